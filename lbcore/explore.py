@@ -1,0 +1,246 @@
+"""Sliders: the only file that imports ipywidgets.
+
+An explorer is three small pieces: *controls* (widgets by name), *compute* (their values in, a result out) and *draw*
+(board and result, see `lbcore.figures`). `Explorer` connects them with one mechanism for the whole collection: a
+worker thread computes the newest values only, a result that is no longer wanted is never shown, and the picture is
+one image of fixed size, so nothing flickers or jumps.
+"""
+
+import math
+import re
+import threading
+from functools import lru_cache
+from html import escape
+from pathlib import Path
+
+import ipywidgets as widgets
+import numpy as np
+
+from lbcore import figures, jsq
+
+FOLDER = Path("saved")  # where "save" puts files, beside the notebook
+_SETTLE = 0.3  # seconds without a change after which a dragged slider counts as released
+_WIDE = {"style": {"description_width": "120px"}, "layout": widgets.Layout(width="480px")}
+
+
+def log_slider(label, value, low, high):
+    """Return a slider on a logarithmic scale from `low` to `high`, both rounded outwards to hundredths of a decade."""
+    start = 10 ** round(math.log10(value), 2)  # the browser would round it to a step as well
+    exponents = {"min": math.floor(100 * math.log10(low)) / 100, "max": math.ceil(100 * math.log10(high)) / 100}
+    return widgets.FloatLogSlider(start, description=label, readout_format=".3g", step=0.01, **exponents, **_WIDE)
+
+
+def range_slider(label, value, low, high, step):
+    """Return a slider with two handles, for the range of an axis."""
+    return widgets.FloatRangeSlider(
+        value=value, min=low, max=high, step=step, description=label, readout_format=".3g", **_WIDE
+    )
+
+
+class Latest:
+    """Run ``work(value, dragging)`` on one worker thread for the newest value only.
+
+    `submit` returns at once. While values keep coming, one that has been overtaken is skipped; when none has come for
+    `_SETTLE` seconds, the last is worked once more with ``dragging=False``. ``wanted(value)`` tells a running `work`
+    whether its value is still the newest.
+    """
+
+    def __init__(self, work):
+        self._work = work
+        self._changed = threading.Condition()
+        self._value, self._pending, self._busy, self._thread = None, False, False, None
+
+    def submit(self, value):
+        """Ask for `value`; whatever was asked before is dropped."""
+        with self._changed:
+            self._value, self._pending = value, True
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, daemon=True, name="explorer")
+                self._thread.start()
+            self._changed.notify_all()
+
+    def wanted(self, value):
+        """Return whether `value` is the newest."""
+        return value is self._value
+
+    def wait(self, timeout=30.0):
+        """Wait until the newest value has been worked and settled; return whether it has."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._pending and not self._busy, timeout)
+
+    def _run(self):
+        while True:
+            with self._changed:
+                if not self._changed.wait_for(lambda: self._pending, timeout=20.0):
+                    self._thread = None  # idle threads go; the next value starts a new one
+                    return
+                self._busy, self._pending, value = True, False, self._value
+            self._work(value, True)
+            with self._changed:
+                settled = not self._changed.wait_for(lambda: self._pending, timeout=_SETTLE)
+            if settled:
+                self._work(value, False)
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+
+
+class Explorer(widgets.VBox):
+    """Controls, a live picture, reset and save buttons.
+
+    Parameters
+    ----------
+    name : str
+        Names the saved files.
+    controls : dict of widgets
+        Keyed by the arguments of `compute`.
+    compute : callable
+        ``compute(**values)`` returns a result.
+    draw : callable
+        ``draw(board, result)`` draws it; called on a worker thread, with no pyplot state.
+    panels : list of lists of str
+        Mosaic of the board's panels.
+    scale : float
+        Width of the picture, 1 for the full width of a notebook.
+    """
+
+    def __init__(self, name, controls, compute, draw, panels, *, scale=1.0):
+        self.name, self.controls = name, controls
+        self._compute, self._draw, self._panels = compute, draw, panels
+        self._start = self.values
+        self.board = figures.Board(panels, width=scale * figures.SCREEN["width"], live=True)
+        width, height = self.board.size
+        size = {"width": f"{width}px", "height": f"{height}px"}
+        self.image = widgets.Image(format="png", layout=widgets.Layout(**size, min_width=size["width"]))
+        self.message = widgets.HTML(layout=widgets.Layout(**size, display="none"))
+        self.message.add_class("lbcore-error")  # where browser tests look
+        self.status = widgets.HTML()
+        self._print_width = widgets.Dropdown(options=list(figures.WIDTHS), layout=widgets.Layout(width="120px"))
+        buttons = [
+            self._button("reset", "undo", self.reset),
+            self._button("save figure", "image", self.save_figure),
+            self._print_width,
+            self._button("save data", "table", self.save_data),
+            self.status,
+        ]
+        self._result = None
+        self._latest = Latest(self._show)
+        for control in controls.values():
+            control.observe(lambda change: self._latest.submit(self.values), "value")
+        super().__init__([*controls.values(), widgets.HBox(buttons), self.image, self.message])
+        self._show(self.values, False)
+
+    @property
+    def values(self):
+        """The values of all controls, by name."""
+        return {name: control.value for name, control in self.controls.items()}
+
+    def wait(self, timeout=30.0):
+        """Wait until the picture shows the newest values; return whether it does."""
+        return self._latest.wait(timeout)
+
+    def reset(self):
+        """Put every control back to where it started."""
+        for name, value in self._start.items():
+            self.controls[name].value = value
+
+    def save_figure(self):
+        """Save what is shown as PDF and PNG at the chosen width; never overwrites."""
+        values, result = self._shown()
+        board = figures.Board(self._panels, width=figures.WIDTHS[self._print_width.value], font=8)
+        board.draw(self._draw, result)
+        paths = board.save_figure(self._free_path(values, ".pdf", ".png"), self.name, values)
+        self.status.value = f"saved {escape(str(paths[0]))} and .png"
+
+    def save_data(self):
+        """Save every curve shown as CSV; never overwrites."""
+        values, result = self._shown()
+        board = figures.Board(self._panels).draw(self._draw, result)
+        path = board.save_data(self._free_path(values, ".csv"), self.name, values)
+        self.status.value = f"saved {escape(str(path))}"
+
+    def _shown(self):
+        if self._result is None:
+            raise ValueError("there is no picture to save; move a slider to values that can be shown")
+        return self._result
+
+    def _free_path(self, values, *suffixes):
+        """Return a path, named after the values, at which no file with one of the suffixes exists yet."""
+        FOLDER.mkdir(exist_ok=True)
+        words = "_".join(f"{key}={_short(value)}" for key, value in values.items())
+        stem, number = re.sub(r"[^\w.=+-]+", "-", f"{self.name}_{words}"), 1
+        path = FOLDER / stem
+        while any(path.with_name(path.name + suffix).exists() for suffix in suffixes):
+            number += 1
+            path = FOLDER / f"{stem}_{number}"
+        return path
+
+    def _button(self, label, icon, action):
+        button = widgets.Button(description=label, icon=icon, layout=widgets.Layout(width="120px"))
+        button.on_click(lambda _: self._guarded(action))
+        return button
+
+    def _guarded(self, action):
+        """Run `action`; show an error as a sentence."""
+        try:
+            action()
+        except Exception as error:  # shown to the reader, whatever it is
+            self.status.value = _sentence(error)
+
+    def _show(self, values, dragging):
+        """Compute and draw `values`, unless newer ones have come meanwhile."""
+        wanted = self._latest.wanted
+        try:
+            shown, known = self._result or (None, None)
+            result = known if shown == values else self._compute(**values)
+            if dragging and not wanted(values):
+                return
+            picture = self.board.draw(self._draw, result, dragging=dragging).png()
+        except Exception as error:  # shown to the reader in place of the picture
+            self._result = None
+            self.message.value = _sentence(error)
+            self.image.layout.display, self.message.layout.display = "none", None
+            return
+        self._result = (values, result)
+        self.image.value = picture
+        if self.message.layout.display != "none":
+            self.image.layout.display, self.message.layout.display = None, "none"
+
+
+def _sentence(error):
+    return f"<b style='color:#B00020'>{escape(f'{type(error).__name__}: {error}')}</b>"
+
+
+def _short(value):
+    if isinstance(value, tuple):
+        return "-".join(map(_short, value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+@lru_cache
+def _mean_curve(low, high, count):
+    betas = np.geomspace(low, high, count)
+    return betas, np.array([jsq.diffusion_law(beta).mean_q2 for beta in betas])
+
+
+def jsq_law():
+    """Explore the exact stationary law of the JSQ diffusion over the Halfin-Whitt slack."""
+    return Explorer(
+        "jsq-law",
+        {"beta": log_slider("slack β", 1.0, 0.03, 5.0), "y": range_slider("levels y shown", (0, 20), 0, 200, 1)},
+        lambda beta, y: {"law": jsq.diffusion_law(beta), "y": y, "curve": _mean_curve(0.03, 5.0, 41)},
+        figures.draw_law,
+        [["q1", "q2"], ["scaled", "mean"]],
+    )
+
+
+def factor_two():
+    """Explore how the law of beta Q2 turns into Gamma(2) as the slack shrinks: the small explorer of notebook 00."""
+    return Explorer(
+        "factor-two",
+        {"beta": log_slider("slack β", 0.5, 0.03, 5.0)},
+        lambda beta: jsq.diffusion_law(beta),
+        lambda board, law: figures.draw_scaled(board["scaled"], law),
+        [["scaled"]],
+        scale=0.6,
+    )
