@@ -21,7 +21,7 @@ lab: $(KERNELS)  ## open the notebooks in JupyterLab (PORT=9000 for a port of yo
 test: $(KERNELS)  ## run all tests, then the kernels without the JIT for their coverage
 	$(BIN)/python -m pytest
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -m kernel
-	$(BIN)/python -m coverage report
+	$(BIN)/python tests/kernel_coverage.py
 
 figures: $(KERNELS)  ## execute every notebook into build/: HTML, and each figure as PNG
 	$(BIN)/jupyter nbconvert --execute --to notebook --output-dir build notebooks/*.ipynb

@@ -30,19 +30,19 @@ def log_slider(label, value, low, high):
     return widgets.FloatLogSlider(start, description=label, readout_format=".3g", step=0.01, **exponents, **_WIDE)
 
 
-def range_slider(label, value, low, high, step):
-    """Return a slider with two handles, for the range of an axis."""
+def range_slider(label, value, low, high):
+    """Return a slider with two handles on whole numbers, for the range of an axis."""
     return widgets.FloatRangeSlider(
-        value=value, min=low, max=high, step=step, description=label, readout_format=".3g", **_WIDE
+        value=value, min=low, max=high, step=1, description=label, readout_format=".0f", **_WIDE
     )
 
 
 class Latest:
-    """Run ``work(value, dragging)`` on one worker thread for the newest value only.
+    """Run ``work(value, dragging)`` on one worker thread, in order, for the newest value only.
 
-    `submit` returns at once. While values keep coming, one that has been overtaken is skipped; when none has come for
-    `_SETTLE` seconds, the last is worked once more with ``dragging=False``. ``wanted(value)`` tells a running `work`
-    whether its value is still the newest.
+    `submit` returns at once. Values that come while one is being worked wait, and only the newest of them is worked
+    next, so the picture lags a drag by one value at most and an older result never follows a newer one. When nothing
+    has come for `_SETTLE` seconds, the last value is worked once more with ``dragging=False``.
     """
 
     def __init__(self, work):
@@ -58,10 +58,6 @@ class Latest:
                 self._thread = threading.Thread(target=self._run, daemon=True, name="explorer")
                 self._thread.start()
             self._changed.notify_all()
-
-    def wanted(self, value):
-        """Return whether `value` is the newest."""
-        return value is self._value
 
     def wait(self, timeout=30.0):
         """Wait until the newest value has been worked and settled; return whether it has."""
@@ -110,9 +106,9 @@ class Explorer(widgets.VBox):
         self._start = self.values
         self.board = figures.Board(panels, width=scale * figures.SCREEN["width"], live=True)
         width, height = self.board.size
-        size = {"width": f"{width}px", "height": f"{height}px"}
-        self.image = widgets.Image(format="png", layout=widgets.Layout(**size, min_width=size["width"]))
-        self.message = widgets.HTML(layout=widgets.Layout(**size, display="none"))
+        size = {"width": f"{width}px", "max_width": "100%"}  # a narrow window shrinks the picture
+        self.image = widgets.Image(format="png", layout=widgets.Layout(**size, height="auto"))
+        self.message = widgets.HTML(layout=widgets.Layout(**size, height=f"{height}px", display="none"))
         self.message.add_class("lbcore-error")  # where browser tests look
         self.status = widgets.HTML()
         self._print_width = widgets.Dropdown(options=list(figures.WIDTHS), layout=widgets.Layout(width="120px"))
@@ -188,13 +184,10 @@ class Explorer(widgets.VBox):
             self.status.value = _sentence(error)
 
     def _show(self, values, dragging):
-        """Compute and draw `values`, unless newer ones have come meanwhile."""
-        wanted = self._latest.wanted
+        """Compute and draw `values`; when a drag has ended, the result is there already and only the axes change."""
         try:
             shown, known = self._result or (None, None)
             result = known if shown == values else self._compute(**values)
-            if dragging and not wanted(values):
-                return
             picture = self.board.draw(self._draw, result, dragging=dragging).png()
         except Exception as error:  # shown to the reader in place of the picture
             self._result = None
@@ -227,7 +220,7 @@ def jsq_law():
     """Explore the exact stationary law of the JSQ diffusion over the Halfin-Whitt slack."""
     return Explorer(
         "jsq-law",
-        {"beta": log_slider("slack β", 1.0, 0.03, 5.0), "y": range_slider("levels y shown", (0, 20), 0, 200, 1)},
+        {"beta": log_slider("slack β", 1.0, 0.03, 5.0), "y": range_slider("levels y shown", (0, 20), 0, 200)},
         lambda beta, y: {"law": jsq.diffusion_law(beta), "y": y, "curve": _mean_curve(0.03, 5.0, 41)},
         figures.draw_law,
         [["q1", "q2"], ["scaled", "mean"]],

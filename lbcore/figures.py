@@ -41,8 +41,17 @@ class Panel:
 
     def describe(self, title, xlabel, ylabel, **scales):
         """Set title, axis labels and, for logarithmic axes, ``xscale`` and ``yscale``; only the first call counts."""
-        if not self.axes.get_title():
-            self.axes.set(title=title, xlabel=xlabel, ylabel=ylabel, **scales)
+        if self.axes.get_title():
+            return
+        axes, size = self.axes, self._board.font
+        axes.set(**scales)
+        axes.set_title(title, size=size)
+        axes.set_xlabel(xlabel, size=size)
+        axes.set_ylabel(ylabel, size=size)
+        axes.tick_params(labelsize=0.9 * size)
+        axes.grid(alpha=0.25)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
 
     def line(self, label, x, y, role="exact"):
         """Draw or move the curve `label` through the points ``x``, ``y`` (equal lengths)."""
@@ -63,7 +72,7 @@ class Panel:
         """Write a line of text into a corner of the panel (axes coordinates)."""
         if "note" not in self._artists:
             right = {"ha": "right" if x > 0.5 else "left", "va": "bottom" if y < 0.5 else "top"}
-            self._add("note", self.axes.text(x, y, "", transform=self.axes.transAxes, **right))
+            self._add("note", self.axes.text(x, y, "", transform=self.axes.transAxes, size=self._board.font, **right))
         self._artists["note"].set_text(text)
 
     def limits(self, x=None, y=None, *, now=False):
@@ -78,7 +87,7 @@ class Panel:
     def legend(self, location="best"):
         """Show the legend, once."""
         if self.axes.get_legend() is None:
-            self.axes.legend(loc=location, frameon=False, handlelength=2.6)
+            self.axes.legend(loc=location, frameon=False, handlelength=2.6, fontsize=0.9 * self._board.font)
 
     def _add(self, label, artist):
         artist.set_animated(self._board.live)
@@ -100,37 +109,29 @@ class Board:
     """
 
     def __init__(self, mosaic, *, width=SCREEN["width"], dpi=SCREEN["dpi"], font=SCREEN["font"], live=False):
-        self.live, self.dragging, self.stale = live, False, True
+        self.live, self.dragging, self.stale, self.font = live, False, True, font
         if width < 5:  # one column of a journal: panels below each other
             mosaic = [[name] for row in mosaic for name in row]
         columns, rows = len(mosaic[0]), len(mosaic)
-        rc = {
-            "font.size": font, "axes.titlesize": font, "axes.labelsize": font, "legend.fontsize": 0.9 * font,
-            "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
-            "axes.axisbelow": True, "pdf.fonttype": 42,
-        }  # fmt: skip
-        self._rc = rc
-        with matplotlib.rc_context(rc):
-            height = width / columns * rows * (0.66 if columns > 1 else 0.62)
-            self.figure = Figure(figsize=(width, height), dpi=dpi, layout="constrained")
-            self._canvas = FigureCanvasAgg(self.figure)
-            axes = self.figure.subplot_mosaic(mosaic)
-        self.panels = {name: Panel(self, ax) for name, ax in axes.items()}
+        height = width / columns * rows * (0.66 if columns > 1 else 0.62)
+        self.figure = Figure(figsize=(width, height), dpi=dpi, layout="constrained")
+        self._canvas = FigureCanvasAgg(self.figure)
+        self.panels = {name: Panel(self, axes) for name, axes in self.figure.subplot_mosaic(mosaic).items()}
         self._lock = threading.RLock()
 
     def __getitem__(self, name):
         return self.panels[name]
 
     def draw(self, draw, result, *, dragging=False):
-        """Call ``draw(board, result)`` under the board's style; return the board."""
-        with self._lock, matplotlib.rc_context(self._rc):
+        """Call ``draw(board, result)``; return the board."""
+        with self._lock:
             self.dragging = dragging
             draw(self, result)
             return self
 
     def png(self):
         """Return the picture as PNG bytes; on a live board only moving artists are drawn anew."""
-        with self._lock, matplotlib.rc_context(self._rc):
+        with self._lock:
             if self.stale or not self.live:
                 self._canvas.draw()
                 self.figure.set_layout_engine("none")  # so that nothing jumps later
@@ -153,7 +154,7 @@ class Board:
 
     def _repr_mimebundle_(self, include=None, exclude=None):
         """Show the board in a notebook, sharp on any screen."""
-        with self._lock, matplotlib.rc_context(self._rc):
+        with self._lock:
             buffer = io.BytesIO()
             self.figure.savefig(buffer, format="png", dpi=2 * SCREEN["dpi"])
         width, height = self.size
@@ -164,7 +165,7 @@ class Board:
         about = "; ".join(f"{name} = {value}" for name, value in parameters.items())
         creator = f"lbcore {__version__}"
         pdf, png = path.with_name(path.name + ".pdf"), path.with_name(path.name + ".png")
-        with self._lock, matplotlib.rc_context(self._rc):
+        with self._lock, matplotlib.rc_context({"pdf.fonttype": 42}):  # TrueType, as journals ask
             self.figure.savefig(pdf, metadata={"Title": title, "Subject": about, "Creator": creator})
             self.figure.savefig(png, dpi=300, metadata={"Title": title, "Description": about, "Software": creator})
         return pdf, png

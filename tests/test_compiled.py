@@ -12,7 +12,6 @@ ROOT = Path(__file__).parent.parent
 CALLER = "from lbcore.compiled import kernel\nfrom lbcore.helper import g\n@kernel\ndef f(x):\n    return g(x) + 1\n"
 HELPER = "from lbcore.compiled import kernel\n@kernel\ndef g(x):\n    return {} * x\n"
 RUN = """
-import sys
 from lbcore import compiled, caller
 value = caller.f(3)
 print(value, len(caller.f.stats.cache_hits), compiled.FOLDER)
@@ -32,7 +31,9 @@ def package(tmp_path):
     def run(**more):
         environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1", **more}
         environment.pop("NUMBA_DISABLE_JIT", None)
-        done = subprocess.run([sys.executable, "-c", RUN], env=environment, text=True, capture_output=True)
+        done = subprocess.run(
+            [sys.executable, "-c", RUN], env=environment, cwd=tmp_path, text=True, capture_output=True
+        )
         assert done.returncode == 0, done.stderr
         value, hits, where = done.stdout.strip().split(" ", 2)
         return int(value), int(hits), where, done.stderr
@@ -62,7 +63,9 @@ def test_old_kernels_are_removed(package):
     where = package()[2]
     code = "from lbcore import compiled; print(compiled.remove_stale())"
     environment = {**os.environ, "PYTHONPATH": str(package.folder.parent)}
-    out = subprocess.run([sys.executable, "-c", code], env=environment, text=True, capture_output=True, check=True)
+    out = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=package.folder, text=True, capture_output=True, check=True
+    )
     assert out.stdout.strip() == "1"
     assert Path(where).is_dir()
 

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.browser
 
 PANEL = ".jp-NotebookPanel:not(.lm-mod-hidden)"
 ERRORS = (
-    f'{PANEL} [data-mime-type="application/vnd.jupyter.error"], {PANEL} [data-mime-type="application/vnd.jupyter.stderr"], '
+    f'{PANEL} [data-mime-type="application/vnd.jupyter.error"], '
+    f'{PANEL} [data-mime-type="application/vnd.jupyter.stderr"], '
     f"{PANEL} .lbcore-error:visible"
 )
 RUN_FINISHED = f"""() => {{
@@ -68,7 +69,9 @@ class Notebook:
         return self.pixels()
 
     def slider(self, label):
-        return self.page.locator(f"{PANEL} .widget-slider", has=self.page.locator(f'.widget-label:text-is("{label}")')).first
+        return self.page.locator(
+            f"{PANEL} .widget-slider", has=self.page.locator(f'.widget-label:text-is("{label}")')
+        ).first
 
     def errors(self):
         return self.page.locator(ERRORS).all_inner_texts()

@@ -1,0 +1,117 @@
+"""The slider mechanism, without a browser."""
+
+import threading
+import time
+
+import pytest
+
+from lbcore import explore, figures, jsq
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def scaled(compute=jsq.diffusion_law):
+    def draw(board, law):
+        figures.draw_scaled(board["scaled"], law)
+
+    return explore.Explorer("test", {"beta": explore.log_slider("β", 1.0, 0.03, 5.0)}, compute, draw, [["scaled"]])
+
+
+def test_latest_works_the_newest_value_and_lags_by_one_at_most():
+    seen, gate, started = [], threading.Event(), threading.Event()
+
+    def work(value, dragging):
+        if dragging:
+            started.set()
+            gate.wait(10)
+        seen.append((value, dragging))
+
+    latest = explore.Latest(work)
+    latest.submit(0)
+    started.wait(10)
+    for value in range(1, 50):  # all of these arrive while 0 is being worked
+        latest.submit(value)
+    gate.set()
+    assert latest.wait(10)
+    assert seen == [(0, True), (49, True), (49, False)]
+
+
+def test_latest_never_settles_on_an_old_value():
+    seen = []
+    latest = explore.Latest(lambda value, dragging: seen.append((value, dragging)))
+    for value in range(30):
+        latest.submit(value)
+        time.sleep(0.005)
+    assert latest.wait(10)
+    assert [value for value, dragging in seen if not dragging] == [29]
+    assert [value for value, _ in seen] == sorted(value for value, _ in seen)
+    latest.submit(30)
+    assert latest.wait(10)
+    assert seen[-1] == (30, False)
+
+
+def test_picture_follows_the_slider_and_reset_restores_it_to_the_bit():
+    explorer = scaled()
+    start = explorer.image.value
+    explorer.controls["beta"].value = 0.1
+    assert explorer.wait()
+    assert explorer.image.value != start
+    explorer.reset()
+    assert explorer.wait()
+    assert explorer.image.value == start
+
+
+def test_an_error_stands_in_place_of_the_picture_until_the_next_good_value():
+    def compute(beta):
+        if beta > 2:
+            raise ValueError("beta > 2 is <refused>")
+        return jsq.diffusion_law(beta)
+
+    explorer = scaled(compute)
+    explorer.controls["beta"].value = 3.0
+    assert explorer.wait()
+    assert explorer.image.layout.display == "none"
+    assert explorer.message.layout.display is None
+    assert "beta &gt; 2 is &lt;refused&gt;" in explorer.message.value
+    explorer._guarded(explorer.save_figure)
+    assert "no picture to save" in explorer.status.value
+    explorer.controls["beta"].value = 1.0
+    assert explorer.wait()
+    assert explorer.image.layout.display is None
+    assert explorer.message.layout.display == "none"
+
+
+def test_saving_never_overwrites(tmp_path):
+    explorer = scaled()
+    explorer.save_figure()
+    explorer.save_figure()
+    explorer.save_data()
+    explorer.save_data()
+    names = sorted(path.name for path in (tmp_path / "saved").iterdir())
+    stem = "test_beta=1"
+    assert names == sorted(f"{stem}{n}.{s}" for n in ("", "_2") for s in ("pdf", "png", "csv"))
+    assert f"{stem}_2.csv" in explorer.status.value
+
+
+@pytest.mark.parametrize(("value", "low", "high"), [(1.0, 0.03, 5.0), (0.5, 0.1, 3.0)])
+def test_log_slider_covers_its_range_on_a_grid_the_browser_keeps(value, low, high):
+    slider = explore.log_slider("β", value, low, high)
+    assert 10**slider.min <= low < high <= 10**slider.max
+    steps = (round(100 * e) for e in (slider.min, slider.max))
+    assert all(abs(e - s / 100) < 1e-9 for e, s in zip((slider.min, slider.max), steps, strict=True))
+    assert slider.value == pytest.approx(value, rel=0.006)
+
+
+@pytest.mark.parametrize("make", [explore.jsq_law, explore.factor_two])
+def test_explorers_draw_at_both_ends_of_every_slider(make):
+    explorer = make()
+    for control in explorer.controls.values():
+        low, high = (10**control.min, 10**control.max) if hasattr(control, "base") else (control.min, control.max)
+        ends = [(low, low + control.step), (low, high), (high - control.step, high)]
+        for value in ends if isinstance(control.value, tuple) else (low, high):
+            control.value = value
+            assert explorer.wait()
+            assert explorer.message.layout.display == "none", explorer.message.value
