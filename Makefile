@@ -15,7 +15,7 @@ help:  ## show this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
 
 lab: $(KERNELS)  ## open the notebooks in JupyterLab (PORT=9000 for a port of your choice)
-	@$(BIN)/jupyter lab --ip=127.0.0.1 $(PORTFLAG) $(ROOTFLAG) $(NOTEBOOK) || \
+	@$(BIN)/jupyter lab --ip=127.0.0.1 --LabApp.default_url=/lab/tree/$(NOTEBOOK) $(PORTFLAG) $(ROOTFLAG) || \
 	  { echo "JupyterLab did not start. If the port is in use, try: make lab PORT=9000"; exit 1; }
 
 test: $(KERNELS)  ## run all tests, then the kernels without the JIT for their coverage
