@@ -77,7 +77,7 @@ class Law:
         if not np.all(w >= 0.0):
             raise ValueError(f"w must be >= 0, not {w[~(w >= 0.0)].flat[0]}")
         far = np.isinf(w)
-        values = np.where(far, 0.0, function(np.where(far, 1.0, w) / self.packed[1]))
+        values = np.where(far, 0.0, np.minimum(function(np.where(far, 1.0, w) / self.packed[1]), 1.0))
         return values if values.ndim else float(values)
 
     def sample(self, rng, size):
@@ -149,8 +149,8 @@ def _probabilities(weights, name, count) -> np.ndarray:
 def _family(cls, name, mean, cv2, code, *parameters, **properties) -> Law:
     """Return a law of a family given by its form of mean 1, stretched to `mean`."""
     mean = _number(mean, "mean", 0.0, "a positive finite number")
-    if not 0.0 <= cv2 * mean**2 <= math.inf:
-        raise ValueError(f"{name} with mean {mean} has moments out of the range of doubles")
+    if math.isinf(cv2 * mean**2) and not math.isinf(cv2):
+        raise ValueError(f"{name} with mean {mean} has a variance beyond the doubles")
     if mean != 1.0:
         name = f"{name[:-1]}{'' if name.endswith('()') else ', '}mean={mean:g})"
     packed = np.zeros(draws.HEADER)
