@@ -173,15 +173,36 @@ class Policy:
         return self.name
 
     @property
+    def blind(self) -> bool:
+        """Whether the policy looks at no queue at all."""
+        return self.code in (RANDOM, RANDOM_BY_RATE, ROUND_ROBIN) or self.parameter == _NO_THRESHOLD
+
+    @property
     def idle_or_busy_only(self) -> bool:
         """Whether the policy looks at nothing but which servers are idle."""
-        fixed = self.code in (RANDOM, RANDOM_BY_RATE, ROUND_ROBIN)
-        return fixed or (self.code in (JBT, JBT_BY_RATE) and self.parameter == 1)
+        return self.blind or (self.uses_threshold and self.parameter == 1)
+
+    @property
+    def uses_threshold(self) -> bool:
+        """Whether this is JBT(r), JIQ included; the threshold is `parameter`."""
+        return self.code in (JBT, JBT_BY_RATE)
 
     @property
     def exchangeable(self) -> bool:
         """Whether, at equal rates, the choice depends on the counts of servers by queue length only."""
         return self.code not in (ROUND_ROBIN, USER)
+
+    def messages(self, n_servers) -> float | None:
+        """Return the messages per arrival between dispatcher and servers, None if they must be counted.
+
+        A queue length asked for is two messages, question and answer. Under JBT(r) a server reports when it
+        falls below r jobs, at most once per arrival. Of a user's policy nothing is known.
+        """
+        if self.blind:
+            return 0.0
+        return {JSQ: 2.0 * n_servers, JSQ_D: 2.0 * self.parameter, JSQ_D_REPLACED: 2.0 * self.parameter}.get(
+            self.code
+        )
 
     def new_memory(self, n_servers) -> np.ndarray:
         """Return the memory that one replication starts with."""
@@ -210,7 +231,7 @@ class Policy:
             _try_out(self, n_servers, np.ones(n_servers) if rates is None else np.asarray(rates, float))
 
 
-def _whole(value, what, least=1) -> int:
+def whole(value, what, least=1) -> int:
     """Return `value` as an int, or say what is allowed."""
     try:
         number = operator.index(value)
@@ -253,7 +274,7 @@ def jsq_d(d, replacement=False) -> Policy:
     replacement : bool
         Whether the same server may be sampled twice.
     """
-    d = _whole(d, "d, the number of sampled servers,")
+    d = whole(d, "d, the number of sampled servers,")
     if _flag(replacement, "replacement"):
         return Policy(f"JSQ({d}) with replacement", JSQ_D_REPLACED, d)
     return Policy(f"JSQ({d})", JSQ_D, d)
@@ -274,7 +295,7 @@ def jbt(r, by_rate=False) -> Policy:
     if isinstance(r, float) and r == math.inf:
         threshold = _NO_THRESHOLD
     else:
-        threshold = min(_whole(r, "r, the threshold of JBT,"), _NO_THRESHOLD)
+        threshold = min(whole(r, "r, the threshold of JBT,"), _NO_THRESHOLD)
     by_rate = _flag(by_rate, "by_rate")
     name = f"JBT({r})" + (" by rate" if by_rate else "")
     return Policy(name, JBT_BY_RATE if by_rate else JBT, threshold)
