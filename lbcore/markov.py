@@ -336,10 +336,11 @@ class _State:
         self.busy_rate = np.zeros(1)
         self.counts, self.areas = np.zeros(66, np.int64), np.zeros(66)
 
-    def grow(self):
-        """Double the levels."""
-        self.counts = np.concatenate([self.counts, np.zeros_like(self.counts)])
-        self.areas = np.zeros(self.counts.size)
+    def grow_if_full(self):
+        """Double the levels if the longest queue has reached the last one but one, where the kernels stop."""
+        if self.counts[-2] > 0:
+            self.counts = np.concatenate([self.counts, np.zeros_like(self.counts)])
+            self.areas = np.zeros(self.counts.size)
 
 
 class _OccupancyChain(_Chain):
@@ -371,7 +372,7 @@ class _OccupancyChain(_Chain):
         return _State(stream, [1, 0, 0, 0])
 
     def advance(self, state, steps, out):
-        while True:
+        while steps > 0:
             steps -= _occupancy_kernel(
                 self.rule,
                 self.threshold,
@@ -386,9 +387,7 @@ class _OccupancyChain(_Chain):
                 steps,
                 out,
             )
-            if steps == 0:
-                return
-            state.grow()
+            state.grow_if_full()
 
 
 class _ServersChain(_Chain):
@@ -409,7 +408,7 @@ class _ServersChain(_Chain):
     def advance(self, state, steps, out):
         policy = self.policy
         kernel_of = _servers_kernel if policy.function is None else partial(_servers_any, policy.chooser)
-        while True:
+        while steps > 0:
             arrays = (
                 state.queues,
                 state.counts,
@@ -437,9 +436,7 @@ class _ServersChain(_Chain):
                     f"policy {policy} chose server {state.place[1]}; servers are numbered 0 to {self.n - 1}"
                 )
             steps -= done
-            if steps == 0:
-                return
-            state.grow()
+            state.grow_if_full()
 
 
 def _check_stable(policy, rates, load):
