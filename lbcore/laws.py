@@ -101,9 +101,7 @@ class Law:
         packed = self.packed.copy()
         packed[1] *= factor
         name = self.name if factor == 1.0 else f"{factor:g} x {self.name}"
-        return replace(
-            self, name=name, mean=self.mean * factor, variance=self.variance * factor**2, packed=packed
-        )
+        return replace(self, name=name, mean=self.mean * factor, variance=self.variance * factor**2, packed=packed)
 
 
 def _number(value, name, low, allowed) -> float:
@@ -117,7 +115,7 @@ def _number(value, name, low, allowed) -> float:
     return number
 
 
-def _vector(values, name, allowed="finite numbers >= 0") -> np.ndarray:
+def vector(values, name, allowed="finite numbers >= 0") -> np.ndarray:
     """Return `values` as a nonempty 1-d float array of finite numbers >= 0, or say what is wrong."""
     try:
         array = np.array(values)
@@ -138,7 +136,7 @@ def _vector(values, name, allowed="finite numbers >= 0") -> np.ndarray:
 
 
 def _probabilities(weights, name, count) -> np.ndarray:
-    array = _vector(weights, name)
+    array = vector(weights, name)
     if array.size != count:
         raise ValueError(f"{name} must be as many as what they belong to: {array.size} given for {count}")
     if abs(array.sum() - 1.0) > 1e-9:
@@ -195,9 +193,7 @@ class _Erlang(Law):
 
     def _poisson_sum(self, w, factor):
         k = round(self._p[1] + 1 / 3)
-        terms = (
-            factor(j, k) * np.exp(special.xlogy(j, k * w) - k * w - special.gammaln(j + 1)) for j in range(k)
-        )
+        terms = (factor(j, k) * np.exp(special.xlogy(j, k * w) - k * w - special.gammaln(j + 1)) for j in range(k))
         return sum(terms)
 
 
@@ -210,9 +206,7 @@ def erlang(k, mean=1.0) -> Law:
     if not 1 <= k <= 1000:
         raise ValueError(f"k must be an integer from 1 to 1000, not {k}")
     parameters = [1 / k, k - 1 / 3, 1 / math.sqrt(9 * k - 3)]
-    return _family(
-        _Erlang, f"erlang({k})", mean, 1 / k, draws.ERLANG, *parameters, decreasing_hazard_rate=k == 1
-    )
+    return _family(_Erlang, f"erlang({k})", mean, 1 / k, draws.ERLANG, *parameters, decreasing_hazard_rate=k == 1)
 
 
 class _Hyperexponential(Law):
@@ -232,9 +226,7 @@ def hyperexponential(cv2, mean=1.0) -> Law:
     q = 1.0 / ((cv2 + 1.0) * (1.0 + math.sqrt((cv2 - 1.0) / (cv2 + 1.0))))
     parameters = [q, 0.5 / (1.0 - q), 0.5 / q]
     name = f"hyperexponential({cv2:g})"
-    return _family(
-        _Hyperexponential, name, mean, cv2, draws.HYPEREXPONENTIAL, *parameters, decreasing_hazard_rate=True
-    )
+    return _family(_Hyperexponential, name, mean, cv2, draws.HYPEREXPONENTIAL, *parameters, decreasing_hazard_rate=True)
 
 
 class _Lognormal(Law):
@@ -310,9 +302,7 @@ def pareto(shape, mean=1.0) -> Law:
         raise ValueError(f"shape of a pareto law must be > 1, not {shape}: its mean would be infinite")
     cv2 = 1 / (shape * (shape - 2)) if shape > 2 else math.inf
     parameters = [(shape - 1) / shape, 1 / shape]
-    return _family(
-        _Pareto, f"pareto({shape:g})", mean, cv2, draws.PARETO, *parameters, fourth_moment_finite=shape > 4
-    )
+    return _family(_Pareto, f"pareto({shape:g})", mean, cv2, draws.PARETO, *parameters, fourth_moment_finite=shape > 4)
 
 
 # ---- discrete laws, samples, mixtures ----------------------------------------------------------------------
@@ -384,7 +374,7 @@ def lattice(values, probabilities, mean=1.0) -> DiscreteLaw:
     TypeError, ValueError
         An argument is not of this form; the message says what is wrong.
     """
-    values = _vector(values, "values")
+    values = vector(values, "values")
     probabilities = _probabilities(probabilities, "probabilities", len(values))
     return _discrete(f"lattice law of {len(values)} points", values, probabilities, mean)
 
@@ -392,7 +382,7 @@ def lattice(values, probabilities, mean=1.0) -> DiscreteLaw:
 def pmf(values, probabilities) -> DiscreteLaw:
     """Law of the arrivals or services in one slot: integers from 0 to 10^6, never stretched."""
     allowed = "integers from 0 to 10^6"
-    values = _vector(values, "values", allowed)
+    values = vector(values, "values", allowed)
     if np.any(values != np.round(values)) or values.max() > 1e6:
         raise ValueError(f"values of a slotted law must be {allowed}")
     probabilities = _probabilities(probabilities, "probabilities", len(values))
@@ -422,7 +412,7 @@ def empirical(samples, mean=1.0) -> DiscreteLaw:
     TypeError, ValueError
         The samples are empty, negative, not finite, not numbers, or all 0; the message says which.
     """
-    samples = _vector(samples, "samples")
+    samples = vector(samples, "samples")
     weights = np.full(len(samples), 1.0 / len(samples))
     return _discrete(f"empirical law of {len(samples)} samples", samples, weights, mean, samples)
 
