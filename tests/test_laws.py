@@ -38,9 +38,7 @@ STEPS = {
     "bernoulli": (laws.bernoulli(0.25, 4), [0, 4], [0.75, 0.25]),
     "empirical": (laws.empirical([3, 1, 1, 3, 1, 1, 3, 3]), [0.5, 1.5], [0.5, 0.5]),
     "mixture": (
-        laws.mixture(
-            [0.5, 0.5], [laws.pmf([0, 2], [0.5, 0.5]), laws.empirical([1, 2], mean=None)], mean=None
-        ),
+        laws.mixture([0.5, 0.5], [laws.pmf([0, 2], [0.5, 0.5]), laws.empirical([1, 2], mean=None)], mean=None),
         [0, 1, 2],
         [0.25, 0.25, 0.5],
     ),
@@ -201,9 +199,7 @@ def test_known_properties():
     assert laws.mixture([0.5, 0.5], [laws.exponential(), laws.weibull(0.5)]).decreasing_hazard_rate
     assert [laws.pareto(a).fourth_moment_finite for a in (1.5, 3.0, 4.0, 4.1)] == [False, False, False, True]
     assert not laws.mixture([0.9, 0.1], [laws.exponential(), laws.pareto(3)]).fourth_moment_finite
-    assert (
-        laws.pareto(2).variance == laws.mixture([1, 0], [laws.pareto(2), laws.uniform()]).variance == math.inf
-    )
+    assert laws.pareto(2).variance == laws.mixture([1, 0], [laws.pareto(2), laws.uniform()]).variance == math.inf
     assert laws.mixture([1, 0], [laws.uniform(), laws.pareto(2)]).variance == pytest.approx(1 / 3)
     assert repr(laws.lognormal(4)) == "lognormal(4)"
     assert repr(laws.erlang(2, mean=3)) == "erlang(2, mean=3)" and repr(laws.uniform(2)) == "uniform(mean=2)"
