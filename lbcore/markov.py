@@ -64,21 +64,17 @@ def _flush(counts, areas, time, threshold, out):
 
 
 @kernel
-def _occupancy_kernel(rule, threshold, n, weight, arrive, accept, counts, areas, place, stream, steps, out):
+def _occupancy_kernel(setting, counts, areas, place, stream, steps, out):
     """Run the occupancy-count chain for at most `steps` events; return how many were run.
 
     Fewer than `steps` are run if the longest queue has reached the end of `counts`, which must then grow.
 
     Parameters
     ----------
-    rule, threshold : int
-        ``_SHORTEST``; ``_BELOW`` with its threshold; or ``_SAMPLED``.
-    n : int
-        Servers.
-    weight, arrive : ndarray of float64 and uint64, shape (n + 1,)
-        By number of busy servers: mean time to the next event; 2^64 P(it is an arrival) - 1.
-    accept : ndarray of int64, shape (n + 1,) or (1,)
-        2^32 P(all sampled servers are among q given ones), by q; read by ``_SAMPLED`` only.
+    setting : tuple
+        rule (``_SHORTEST``, ``_BELOW`` or ``_SAMPLED``), threshold of ``_BELOW``, number of servers n; and, by number
+        of busy servers, shape (n + 1,): mean time to the next event, 2^64 P(it is an arrival) - 1 (uint64); and
+        for ``_SAMPLED``, by q, 2^32 P(all sampled servers are among q given ones) (int64).
     counts : ndarray of int64, shape (capacity + 2,)
         Servers with at least i jobs; entry 0 is not used.
     areas : ndarray of float64, shape (capacity + 2,)
@@ -94,6 +90,7 @@ def _occupancy_kernel(rule, threshold, n, weight, arrive, accept, counts, areas,
     The upper bits of one random word decide arrival or departure, the lower 32 which server: probabilities
     are met to 2^-32.
     """
+    rule, threshold, n, weight, arrive, accept = setting
     words = streams.load(stream)
     filling, total, below, accepted = place[0], place[1], place[2], place[3]
     capacity = counts.size - 2
@@ -167,31 +164,26 @@ def _occupancy_kernel(rule, threshold, n, weight, arrive, accept, counts, areas,
     return done
 
 
-def _servers_body(
-    chooser, code, parameter, threshold, arrival_rate, rates, cumulative, keep, other, state, steps, out
-):
+def _servers_body(chooser, setting, state, steps, out):
     """Run the per-server chain for at most `steps` events; return how many were run.
 
-    Fewer than `steps` are run if the longest queue has reached the end of `counts`, and none or fewer, with
-    ``place[1]`` no server, if `chooser` has chosen none of the servers.
+    Fewer than `steps` are run if the longest queue has reached the end of `counts`; -1 is returned, with what it
+    chose in ``place[1]``, if `chooser` chose none of the servers.
 
     Parameters
     ----------
     chooser : jitted function
-        With the arguments and result of :func:`policies.choose`, of which `code` and `parameter` are the first.
-    threshold : int
-        Level whose crossings are counted.
-    arrival_rate : float
-    rates, cumulative : ndarray of float64, shape (n,)
-        Service rates and their running sums.
-    keep, other : ndarray of float64, shape (n,)
-        Walker's alias table of the rates, see :func:`draws.alias_table`.
+        With the arguments and result of :func:`policies.choose`.
+    setting : tuple
+        code and parameter of the policy, level whose crossings are counted, arrival rate; and, shape (n,): service
+        rates, their running sums, their alias table (two arrays, see :func:`draws.alias_table`).
     state : tuple
         queues (int64[n]), counts and areas as in :func:`_occupancy_kernel`, memory of the policy,
         place (int64[2]: jobs in all, server chosen last), rate of the busy servers (float64[1]), stream.
     out : ndarray of float64
         Sums, as in ``_COLUMNS``.
     """
+    code, parameter, threshold, arrival_rate, rates, cumulative, keep, other = setting
     queues, counts, areas, memory, place, busy_rate, stream = state
     n, capacity = queues.size, counts.size - 2
     total, rate = place[0], busy_rate[0]
@@ -251,24 +243,9 @@ _servers_any = numba.njit(nogil=True, error_model="numpy")(_servers_body)  # com
 
 
 @kernel
-def _servers_kernel(
-    code, parameter, threshold, arrival_rate, rates, cumulative, keep, other, state, steps, out
-):
+def _servers_kernel(setting, state, steps, out):
     """Run the per-server chain under a built-in policy, see :func:`_servers_body`."""
-    return _servers_any(
-        policies.choose,
-        code,
-        parameter,
-        threshold,
-        arrival_rate,
-        rates,
-        cumulative,
-        keep,
-        other,
-        state,
-        steps,
-        out,
-    )
+    return _servers_any(policies.choose, setting, state, steps, out)
 
 
 class _Chain:
@@ -351,27 +328,24 @@ class _OccupancyChain(_Chain):
         super().__init__(n_servers, load, policy, float(n_servers))
         n, code, d = n_servers, policy.code, policy.parameter
         busy = np.arange(n + 1.0)
-        self.weight = 1.0 / (self.arrival_rate + busy)
-        scaled = self.arrival_rate * self.weight * 2.0**64
-        self.arrive = np.minimum(scaled, 2.0**64 - 2048.0).astype(np.uint64)
-        self.arrive[0] = np.uint64(2**64 - 1)
-        self.accept = np.zeros(1, np.int64)
-        if code in (policies.JSQ_D, policies.JSQ_D_REPLACED):
+        weight = 1.0 / (self.arrival_rate + busy)
+        arrive = np.minimum(self.arrival_rate * weight * 2.0**64, 2.0**64 - 2048.0).astype(np.uint64)
+        arrive[0] = np.uint64(2**64 - 1)
+        self.rule, self.accept = _SHORTEST if code == policies.JSQ else _BELOW, np.zeros(1, np.int64)
+        replaced = code == policies.JSQ_D_REPLACED
+        if replaced or code == policies.JSQ_D:
             within = np.ones(n + 1)  # P(all sampled servers are among q given ones)
             for k in range(d):
-                within *= busy / n if code == policies.JSQ_D_REPLACED else (busy - k).clip(0.0) / (n - k)
+                within *= busy / n if replaced else (busy - k).clip(0.0) / (n - k)
             self.rule, self.accept = _SAMPLED, np.ceil(within * 2.0**32).astype(np.int64)
-        else:
-            self.rule = _SHORTEST if code == policies.JSQ else _BELOW
         self.threshold = d if policy.uses_threshold else 2**62  # random routing: no queue is too long
-        # Where all three identities would give the mean without a simulation, one or two are left out.
+        self.setting = self.rule, self.threshold, n, weight, arrive, self.accept
+        # where all three identities would give the mean without a simulation, one or two are left out
         alone = n == 1 or policy.blind or (self.rule == _SAMPLED and d == 1)
         self.identities = 1 if alone else 2 if n == 2 and policy.idle_or_busy_only else 3
         self.bytes_per_replication = 4096
-        replaced = code == policies.JSQ_D_REPLACED
-        self.pair = (0.0, 0.0, n * n) if replaced else (0.5, 0.25, n * (n - 1.0))  # see lanes.run
-        fits = (True, d < lanes.LEVELS, d == 2)[self.rule]
-        self.group = lanes.LANES if fits else 1
+        self.pair = (0.0, 0.0, n * float(n)) if replaced else (0.5, 0.25, n * (n - 1.0))  # see lanes.run
+        self.group = lanes.LANES if (True, self.threshold < lanes.LEVELS, d == 2)[self.rule] else 1
 
     def start(self, stream):
         return _State(stream, [1, 0, 0, 0])
@@ -379,18 +353,7 @@ class _OccupancyChain(_Chain):
     def advance(self, state, steps, out):
         while steps > 0:
             steps -= _occupancy_kernel(
-                self.rule,
-                self.threshold,
-                self.n,
-                self.weight,
-                self.arrive,
-                self.accept,
-                state.counts,
-                state.areas,
-                state.place,
-                state.stream,
-                steps,
-                out,
+                self.setting, state.counts, state.areas, state.place, state.stream, steps, out
             )
             state.grow_if_full()
 
@@ -446,16 +409,18 @@ class _ServersChain(_Chain):
     def __init__(self, rates, load, policy):
         super().__init__(rates.size, load, policy, float(rates.sum()))
         self.identities = 1 if rates.size == 1 else 2
-        self.rates, self.cumulative = rates, np.cumsum(rates)
-        self.keep, self.other = draws.alias_table(rates / rates.sum())
+        code, parameter = policy.code, policy.parameter
+        counted = parameter if policy.uses_threshold else -1
+        alias = draws.alias_table(rates / rates.sum())
+        self.setting = code, parameter, counted, self.arrival_rate, rates, np.cumsum(rates), *alias
         self.bytes_per_replication = 4096 + 8 * rates.size + policy.new_memory(rates.size).nbytes
 
     def start(self, stream):
         return _State(stream, [0, 0], np.zeros(self.n, np.int64), self.policy.new_memory(self.n))
 
     def advance(self, state, steps, out):
-        policy = self.policy
-        kernel_of = _servers_kernel if policy.function is None else partial(_servers_any, policy.chooser)
+        user = self.policy.function is not None
+        run = partial(_servers_any, self.policy.chooser) if user else _servers_kernel
         while steps > 0:
             arrays = (
                 state.queues,
@@ -466,22 +431,10 @@ class _ServersChain(_Chain):
                 state.busy_rate,
                 state.stream,
             )
-            done = kernel_of(
-                policy.code,
-                policy.parameter,
-                policy.parameter if policy.uses_threshold else -1,
-                self.arrival_rate,
-                self.rates,
-                self.cumulative,
-                self.keep,
-                self.other,
-                arrays,
-                steps,
-                out,
-            )
+            done = run(self.setting, arrays, steps, out)
             if done < 0:
                 raise ValueError(
-                    f"policy {policy} chose server {state.place[1]}; servers are numbered 0 to {self.n - 1}"
+                    f"policy {self.policy} chose server {state.place[1]}; servers are numbered 0 to {self.n - 1}"
                 )
             steps -= done
             state.grow_if_full()
@@ -493,12 +446,11 @@ def _check_stable(policy, rates, load):
     slowest = np.sort(rates)
     k = np.arange(1.0, n + 1.0)
     if policy.code == policies.RANDOM or policy.code == policies.ROUND_ROBIN:
-        share, who = k[:1] / n, "each server gets an equal share of the jobs"
+        share = k[:1] / n
     elif policy.code == policies.JSQ_D_REPLACED:
-        share, who = (k / n) ** policy.parameter, "all d samples can be among the slowest servers"
+        share = (k / n) ** policy.parameter
     elif policy.code == policies.JSQ_D:
         share = np.prod([(k - i).clip(0.0) / (n - i) for i in range(policy.parameter)], axis=0)
-        who = "all d samples can be among the slowest servers"
     else:
         return
     served = np.cumsum(slowest)[: share.size]
@@ -506,9 +458,9 @@ def _check_stable(policy, rates, load):
     if over.any():
         worst = int(np.argmax(over)) + 1
         raise ValueError(
-            f"{policy} is not stable with these rates at load {load}: {who}, so the slowest {worst} get jobs "
-            f"at rate {arrival_rate * share[worst - 1]:.4g} and serve at rate {served[worst - 1]:.4g}; "
-            f"lower the load, or route by rate"
+            f"{policy} is not stable with these rates at load {load}: the slowest {worst} alone get jobs at rate "
+            f"{arrival_rate * share[worst - 1]:.4g} and serve at rate {served[worst - 1]:.4g}; lower the load, or "
+            "choose a policy that goes by rate or looks at all queues"
         )
 
 
