@@ -29,10 +29,11 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from . import streams
-from .intervals import Sample, linearised, neighbour_correlation, warm_up
+from .intervals import Sample, column_slices, linearised, neighbour_correlation, warm_up
 from .records import Simulation
 
 _CELLS = 128  # cells kept of each replication, at most
+_LOOKS = (64, 80, 96, 112)  # numbers of cells at which `rel_precision` may end a run
 _YIELD_SECONDS = 0.05
 _LEAST_TIMES, _LEAST_TIMES_IN_ALL = 10, 200  # relaxation times: one replication, all together
 _MOST_CORRELATION = 0.4  # of neighbouring sixteenths: about what 10 relaxation times of one queue give
@@ -151,7 +152,7 @@ def run(
         steps = _count(steps, model.unit)
         if steps < replications:
             raise ValueError(
-                f"{model.unit} ({steps}) are shared by the replications ({replications}); one each is the least"
+                f"{model.unit} ({steps}) are shared by the replications ({replications}): one each is the least"
             )
     if threads is None:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -221,7 +222,9 @@ class Run:
             finished = False
             while not finished and self._gather(workers):
                 _, filled, _, steps = self._grid
-                finished = steps == self._length or (filled in (64, 96) and self._precise())
+                finished = steps == self._length
+                if self._rel_precision is not None and filled in _LOOKS and not finished:
+                    finished = self._enough()
                 if not finished and time.perf_counter() - shown > _YIELD_SECONDS:
                     yield self._snapshot(complete=False)
                     shown = time.perf_counter()
@@ -298,55 +301,62 @@ class Run:
         self._grid = cells, filled + len(lengths), max(length, lengths[0]), steps + sum(lengths)
         return True
 
-    def _precise(self):
+    def _enough(self):
         """Return whether the first estimate is as precise as asked and the run long enough to be believed."""
-        if self._rel_precision is None:
-            return False
         latest = self._snapshot(complete=False)
-        first = next(iter(latest.estimates.values()))
-        return latest.believable and first.half_width <= self._rel_precision * abs(first.value)
+        return latest.believable and self._precise(latest.estimates)
 
     def _snapshot(self, complete):
         """Return the Simulation that the cells gathered so far give."""
         model = self._model
         cells, filled, length, steps = self._grid
         cells = cells[:, :filled]
-        whole = Sample(cells, model.columns, batches=filled)
-        top, bottom = (whole.sum(name).reshape(len(cells), filled) for name in model.level)
-        cuts = warm_up(top, bottom)
-        notes = self._doubts(cells, cuts, steps)
+        at = column_slices(model.columns)
+        level = np.concatenate([cells[:, :, at[name]] for name in model.level], axis=2)
+        cuts = warm_up(level[:, :, 0], level[:, :, 1])
+        doubts = self._doubts(level, cuts, steps)
+        estimates = model.report(Sample(cells, model.columns, cuts))
+        notes = [*doubts, *model.notes]
+        if complete and self._rel_precision is not None and not self._precise(estimates):
+            notes.append(
+                f"The relative precision {self._rel_precision:g} was not reached within these {model.unit}."
+            )
         return Simulation(
             asked=self._asked,
-            estimates=model.report(Sample(cells, model.columns, cuts)),
+            estimates=estimates,
             steps=steps * len(cells),
             unit=model.unit,
             warm_up=max(cuts) * length,
             complete=complete,
-            believable=not notes,
+            believable=not doubts,
             seconds=time.perf_counter() - self._begun,
             version=_version(),
-            notes=(*notes, *model.notes),
+            notes=tuple(notes),
         )
 
-    def _doubts(self, cells, cuts, steps):
+    def _precise(self, estimates):
+        """Return whether the first estimate is as precise as asked."""
+        first = next(iter(estimates.values()))
+        return first.half_width <= self._rel_precision * abs(first.value)
+
+    def _doubts(self, level, cuts, steps):
         """Return sentences that say why the run is too short to be believed; none if it is long enough."""
-        relaxation = self._model.relaxation_steps
+        unit, relaxation, replications = self._model.unit, self._model.relaxation_steps, len(level)
         times = steps / relaxation
-        if times < _LEAST_TIMES or times * len(cells) < _LEAST_TIMES_IN_ALL:
+        if times < _LEAST_TIMES or times * replications < _LEAST_TIMES_IN_ALL:
             sentence = (
-                f"Too short to be believed: {len(cells)} replications of {times:.2g} relaxation times each (one is"
-                f" about {relaxation:.2g} {self._model.unit}); {_LEAST_TIMES} each and {_LEAST_TIMES_IN_ALL} in all"
-                " are the least."
+                f"Too short to be believed: {replications} replications of {times:.2g} relaxation times each "
+                f"(one is about {relaxation:.2g} {unit}); {_LEAST_TIMES} each, {_LEAST_TIMES_IN_ALL} in all, are the least."
             )
             return [sentence]
-        parts = Sample(cells, self._model.columns, cuts, batches=16)
-        top, bottom = (parts.sum(name) for name in self._model.level)
+        parts = Sample(level, {"top": 1, "bottom": 1}, cuts, batches=16)
+        top, bottom = parts.sum("top"), parts.sum("bottom")
         deviations = linearised(top[:, None], bottom) - top.sum() / bottom.sum()
-        correlation = neighbour_correlation(deviations.reshape(len(cells), -1, 1))[0]
+        correlation = neighbour_correlation(deviations.reshape(replications, -1, 1))[0]
         if correlation > _MOST_CORRELATION:
             sentence = (
                 "Too short to be believed: neighbouring sixteenths of a replication are correlated "
-                f"({correlation:.2f}), so it has hardly forgotten its start; ask for more {self._model.unit}."
+                f"({correlation:.2f}), so it has hardly forgotten its start; ask for more {unit}."
             )
             return [sentence]
         return []

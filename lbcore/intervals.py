@@ -77,17 +77,11 @@ class Sample:
         y = linearised(top.reshape(len(top), -1), bottom)
         if y is None:
             return _estimate(np.full(shape, math.nan), np.full(shape, math.inf))
-        design = [np.ones(len(y))]
-        for c_top, c_bottom, exact in controls:
-            design.append(linearised(self._column(c_top)[:, None], self._column(c_bottom))[:, 0] - exact)
-        design = np.stack(design, axis=1)
-        freedom = len(y) - design.shape[1]
+        xs = [linearised(self._column(c)[:, None], self._column(d)) - exact for c, d, exact in controls]
+        value, residuals, factor, freedom = _intercept(y, xs)
         if freedom < 1:
-            return _estimate(y.mean(axis=0).reshape(shape), np.full(shape, math.inf))
-        solve = np.linalg.pinv(design)
-        value = (solve @ y)[0]
-        residuals = y - design @ (solve @ y)
-        variance = (residuals**2).sum(axis=0) / freedom * (solve[0] ** 2).sum()
+            return _estimate(value.reshape(shape), np.full(shape, math.inf))
+        variance = (residuals**2).sum(axis=0) / freedom * factor
         correlation = np.clip(
             neighbour_correlation(residuals.reshape(-1, self.batches, y.shape[1])), 0.0, 0.9
         )
@@ -114,12 +108,48 @@ def _estimate(value, half_width):
     return Estimate(float(value), float(half_width)) if np.ndim(value) == 0 else Estimate(value, half_width)
 
 
+def column_slices(columns):
+    """Return where each column stands in a row of sums, from the widths: a dict of str to slice."""
+    ends = np.cumsum(list(columns.values()))
+    return {name: slice(end - columns[name], end) for name, end in zip(columns, ends, strict=True)}
+
+
 def linearised(top, bottom):
     """Return values whose mean is the ratio of sums, shape (groups, m); None if the denominator is 0."""
     if not bottom.sum() > 0.0:
         return None
     ratio = top.sum(axis=0) / bottom.sum()
     return ratio + (top - ratio * bottom[:, None]) / bottom.mean()
+
+
+def _intercept(y, xs):
+    """Regress y on xs; return (intercept, residuals, variance of the intercept over that of y, freedom).
+
+    By Gram and Schmidt, in plain sums: the same bits in every process, which LAPACK does not promise.
+
+    Parameters
+    ----------
+    y : ndarray, shape (n, m)
+    xs : list of ndarray, shape (n, 1)
+        One that is a combination of those before is left out.
+    """
+    value, residuals = y.mean(axis=0), y - y.mean(axis=0)
+    factor, freedom, used = 1.0 / len(y), len(y) - 1, []
+    for x in xs:
+        mean = x.mean()
+        x = x - mean
+        square = (x**2).sum()
+        for other, other_mean, other_square in used:
+            share = (x * other).sum() / other_square
+            x = x - share * other
+            mean -= share * other_mean
+        if (x**2).sum() > 1e-18 * square:
+            square = (x**2).sum()
+            slope = (x * residuals).sum(axis=0) / square
+            value, residuals = value - slope * mean, residuals - x * slope
+            factor, freedom = factor + mean**2 / square, freedom - 1
+            used.append((x, mean, square))
+    return value, residuals, factor, freedom
 
 
 def neighbour_correlation(deviations):
@@ -147,7 +177,7 @@ def _longer_arm(residuals, freedom):
         6.0 * math.sqrt(n)
     )
     safe = np.maximum(b, 1e-6)
-    return np.maximum(t, (1.0 - np.cbrt(1.0 - 6.0 * safe * (t + safe))) / (2.0 * safe))
+    return np.where(b > 1e-6, (1.0 - np.cbrt(1.0 - 6.0 * safe * (t + safe))) / (2.0 * safe), t)
 
 
 def mser(series) -> int:

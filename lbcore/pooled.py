@@ -8,11 +8,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 
 from . import policies
 
-_LARGEST_STEP = 4 * 10**6  # of the pooled queue in one slot, in units of the common divisor of all values
+_LARGEST_STEP = 10**6  # of the pooled queue in one slot, in units of the common divisor of all values
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +50,12 @@ class SlotLaws:
 
 def _mean(law):
     values, probabilities = law
-    return float(values @ probabilities)
+    return float((values * probabilities).sum())
 
 
 def _variance(law):
     values, probabilities = law
-    return float((values - _mean(law)) ** 2 @ probabilities)
+    return float(((values - _mean(law)) ** 2 * probabilities).sum())
 
 
 def slot_laws(arrivals, services, n_servers, epsilon=None) -> SlotLaws:
@@ -92,9 +91,7 @@ def slot_laws(arrivals, services, n_servers, epsilon=None) -> SlotLaws:
         )
     values, probabilities = laws.arrivals
     positive = values > 0
-    some = float(
-        (capacity - gap) / (values[positive] @ probabilities[positive]) * probabilities[positive].sum()
-    )
+    some = float((capacity - gap) / (values * probabilities).sum() * probabilities[positive].sum())
     if some > 1.0:
         raise ValueError(
             f"arrivals cannot reach the mean {capacity - gap:g} = total service rate less epsilon: even a nonempty batch "
@@ -154,7 +151,7 @@ def pooled_mean(arrivals, services, n_servers, epsilon=None) -> float:
 
         E[P] = (1 / 2 pi i) integral of -log(1 - phi(z)) / (z - 1)^2 dz
 
-    at ``c = sqrt(z0)``, by Gauss-Legendre rules on intervals of the angle that double away from 0. The series goes back
+    at a ``log c`` between a third and two thirds of ``log z0``, by Gauss-Legendre rules on intervals of the angle that double away from 0. The series goes back
     to Spitzer (1956), Trans. Am. Math. Soc. 82; the integral to Pollaczek (Abate, Choudhury and Whitt 1993, Queueing
     Syst. 14).
     """
@@ -183,12 +180,12 @@ def solve_pooled_mean(laws) -> float:
         return sum(count * _log_mean_exp(np.multiply.outer(s, values), p) for values, p, count in parts)
 
     high = 1e-12
-    while log_phi(high) < 0.0:
+    while log_phi(high).real < 0.0:
         high *= 2.0
-    delta = brentq(log_phi, high / 2.0, high, xtol=1e-300, rtol=1e-14) / 2.0
+    delta = high / 3.0  # log z0 lies between high / 2 and high
     edges = [0.0, delta]
     while edges[-1] < math.pi:
-        edges.append(min(math.pi, edges[-1] + min(edges[-1], 8.0 / reach)))
+        edges.append(min(math.pi, edges[-1] + min(edges[-1], 3.0 / reach)))
     nodes, weights = np.polynomial.legendre.leggauss(20)
     total = 0.0
     for k in range(0, len(edges) - 1, 1000):  # a block at a time, to save memory
@@ -204,4 +201,8 @@ def solve_pooled_mean(laws) -> float:
 def _log_mean_exp(exponents, probabilities):
     """Return log sum_k p_k e^(x_k), exponents x along the last axis; accurate for small ones, no overflow."""
     largest = exponents.real.max(axis=-1)
-    return largest + np.log1p(np.expm1(exponents - largest[..., None]) @ probabilities)
+    w = (np.expm1(exponents - largest[..., None]) * probabilities).sum(axis=-1)
+    # numpy's log1p is not accurate for small complex numbers
+    return (
+        largest + 0.5 * np.log1p(w.real * (2.0 + w.real) + w.imag**2) + 1j * np.arctan2(w.imag, 1.0 + w.real)
+    )

@@ -23,6 +23,7 @@ from .compiled import kernel
 from .records import Estimate
 
 LEVELS = 64  # the tail of the distance is reported at 1 .. LEVELS
+_RESOLUTION = 1e-9  # no interval of the mean is relatively narrower: so well is the pooled mean known
 _FAR = 2**30  # thresholds beyond this are as good as none
 _COLUMNS = {
     "slots": 1,
@@ -225,6 +226,7 @@ class _Slots:
     def __init__(self, laws, policy, threshold, notes):
         self.laws, self.policy, self.threshold, self.notes = laws, policy, threshold, notes
         self.rates = laws.service_rates
+        self.cumulative_rates = np.cumsum(self.rates)
         self.n = n = self.rates.size
         self.epsilon = float(self.rates.sum()) - laws.rate
         self.pooled_mean = pooled.solve_pooled_mean(laws)
@@ -236,7 +238,7 @@ class _Slots:
         slower = 1.0
         if policy.blind or policy.function is not None:
             slower = n
-        elif policy.uses_threshold:
+        elif policy.uses_threshold and n > 1:
             far = float(n) ** -min(policy.parameter, 1000)
             slower = min(n, (1 + (n - 2) * far) / (1 - far / n))
         self.relaxation_steps = slower * 2.0 * laws.noise / self.epsilon**2
@@ -258,9 +260,8 @@ class _Slots:
         """Run `steps` slots and add their sums to `out`."""
         policy = self.policy
         run = _slots_kernel if policy.function is None else partial(_slots_any, policy.chooser)
-        cumulative = np.cumsum(self.rates)
-        arguments = (policy.code, policy.parameter, self.threshold, self.rates, cumulative, self.draws, state)
-        if run(*arguments, steps, out) < 0:
+        arguments = self.threshold, self.rates, self.cumulative_rates, self.draws, state, steps, out
+        if run(policy.code, policy.parameter, *arguments) < 0:
             raise ValueError(
                 f"policy {policy} chose server {state[3][1]}; servers are numbered 0 to {self.n - 1}"
             )
@@ -274,6 +275,8 @@ class _Slots:
         if self.n > 1:  # else the pooled queue is the queue itself
             controls.append(("pooled", slots, self.pooled_mean))
         mean_total = sample.ratio(drift / epsilon, slots, controls)
+        least = _RESOLUTION * mean_total.value
+        mean_total = Estimate(mean_total.value, max(mean_total.half_width, least))
         scale = self.laws.rate
         batches = slots * (1.0 - self.laws.arrivals[1][self.laws.arrivals[0] == 0].sum())
         tail = np.cumsum(sample.sum("distance")[:, :0:-1], axis=1)[:, ::-1]
