@@ -314,6 +314,10 @@ class _State:
         self.busy_rate = np.zeros(1)
         self.counts, self.areas = np.zeros(66, np.int64), np.zeros(66)
 
+    def arrays(self):
+        """Return what the per-server chain works on, see :func:`_servers_body`."""
+        return self.queues, self.counts, self.areas, self.memory, self.place, self.busy_rate, self.stream
+
     def grow_if_full(self):
         """Double the levels if the longest queue has reached the last one but one, where the kernels stop."""
         if self.counts[-2] > 0:
@@ -334,10 +338,8 @@ class _OccupancyChain(_Chain):
         self.rule, self.accept = _SHORTEST if code == policies.JSQ else _BELOW, np.zeros(1, np.int64)
         replaced = code == policies.JSQ_D_REPLACED
         if replaced or code == policies.JSQ_D:
-            within = np.ones(n + 1)  # P(all sampled servers are among q given ones)
-            for k in range(d):
-                within *= busy / n if replaced else (busy - k).clip(0.0) / (n - k)
-            self.rule, self.accept = _SAMPLED, np.ceil(within * 2.0**32).astype(np.int64)
+            self.rule = _SAMPLED
+            self.accept = np.ceil(_all_among(n, d, replaced) * 2.0**32).astype(np.int64)
         self.threshold = d if policy.uses_threshold else 2**62  # random routing: no queue is too long
         self.setting = self.rule, self.threshold, n, weight, arrive, self.accept
         # where all three identities would give the mean without a simulation, one or two are left out
@@ -404,10 +406,9 @@ class _OccupancyChain(_Chain):
 class _ServersChain(_Chain):
     """Servers of any rates under any policy."""
 
-    identities = 2
-
     def __init__(self, rates, load, policy):
         super().__init__(rates.size, load, policy, float(rates.sum()))
+        self.relaxation_steps *= rates.mean() / rates.min()
         self.identities = 1 if rates.size == 1 else 2
         code, parameter = policy.code, policy.parameter
         counted = parameter if policy.uses_threshold else -1
@@ -422,16 +423,7 @@ class _ServersChain(_Chain):
         user = self.policy.function is not None
         run = partial(_servers_any, self.policy.chooser) if user else _servers_kernel
         while steps > 0:
-            arrays = (
-                state.queues,
-                state.counts,
-                state.areas,
-                state.memory,
-                state.place,
-                state.busy_rate,
-                state.stream,
-            )
-            done = run(self.setting, arrays, steps, out)
+            done = run(self.setting, state.arrays(), steps, out)
             if done < 0:
                 raise ValueError(
                     f"policy {self.policy} chose server {state.place[1]}; servers are numbered 0 to {self.n - 1}"
@@ -440,20 +432,27 @@ class _ServersChain(_Chain):
             state.grow_if_full()
 
 
+def _all_among(n, d, replaced):
+    """Return P(all of d sampled servers are among q given ones of n), shape (n + 1,), for q = 0 .. n."""
+    q = np.arange(n + 1.0)
+    if replaced:
+        return (q / n) ** d
+    steps = ((q[1:] - d) / q[1:]).clip(0.0)  # P(q - 1) / P(q)
+    return np.append(np.cumprod(steps[::-1])[::-1], 1.0)
+
+
 def _check_stable(policy, rates, load):
     """Refuse a policy that overloads the slowest of unequal servers, where that is known exactly."""
     n, arrival_rate = rates.size, load * rates.sum()
-    slowest = np.sort(rates)
-    k = np.arange(1.0, n + 1.0)
-    if policy.code == policies.RANDOM or policy.code == policies.ROUND_ROBIN:
-        share = k[:1] / n
-    elif policy.code == policies.JSQ_D_REPLACED:
-        share = (k / n) ** policy.parameter
-    elif policy.code == policies.JSQ_D:
-        share = np.prod([(k - i).clip(0.0) / (n - i) for i in range(policy.parameter)], axis=0)
+    if policy.code in (policies.RANDOM, policies.ROUND_ROBIN):
+        share = np.array(
+            [1.0 / n]
+        )  # of all jobs, that go to the slowest 1, 2, ... servers whatever the queues
+    elif policy.code in (policies.JSQ_D, policies.JSQ_D_REPLACED):
+        share = _all_among(n, policy.parameter, policy.code == policies.JSQ_D_REPLACED)[1:]
     else:
         return
-    served = np.cumsum(slowest)[: share.size]
+    served = np.cumsum(np.sort(rates))[: share.size]
     over = arrival_rate * share >= served * (1.0 - 1e-12)
     if over.any():
         worst = int(np.argmax(over)) + 1
