@@ -112,8 +112,9 @@ def _empty(now, slots, slot, n_idle, empty_at, following, idle, head):
 def _serving(poisson):
     """Compile the heart of :func:`idle_or_busy_kernel` for Poisson or for other arrivals."""
 
-    def serve(rule, rate, slots, bias, levels, gaps, services, state, out):
+    def serve(settings, gaps, services, state, out):
         """Serve as many arrivals as there are `gaps`."""
+        rule, rate, slots, bias, levels = settings
         states, clock, place, times, links, head = state
         words = load(states[2])
         now, pooled, slot, n_idle, turn, due = clock[0], clock[1], place[0], place[1], place[2], place[3]
@@ -189,7 +190,7 @@ _serve_poisson, _serve_others = _serving(True), _serving(False)
 
 
 @kernel
-def idle_or_busy_kernel(steps, poisson, rule, rate, slots, interarrival, service, bias, levels, state, out):
+def idle_or_busy_kernel(steps, poisson, interarrival, service, settings, state, out):
     """Serve `steps` arrivals.
 
     Parameters
@@ -198,18 +199,15 @@ def idle_or_busy_kernel(steps, poisson, rule, rate, slots, interarrival, service
     poisson : bool
         Whether arrivals are Poisson and so see time averages (Wolff 1982, Oper. Res. 30, 223-231). If not,
         the servers are looked at in one uniform instant of each interarrival time, weighted by its length.
-    rule : int
-        ``IDLE_FIRST``, at random if none is idle; ``RANDOM``; ``IN_TURN``.
-    rate : float
-        Arrivals in a unit of time.
-    slots : float
-        :func:`slots_per_unit`.
     interarrival, service : ndarray of float64
         Packed laws.
-    bias : ndarray of float64, shape (3 n,) or (0,)
-        Alias table of the servers' shares in random choices; empty for equal shares.
-    levels : ndarray of float64, shape (g,)
-        Increasing amounts of work, for the profile.
+    settings : tuple
+        - rule: ``IDLE_FIRST``, at random if none is idle; ``RANDOM``; ``IN_TURN``;
+        - rate: arrivals in a unit of time;
+        - slots: :func:`slots_per_unit`;
+        - bias, float64 (3 n,) or (0,): alias table of the servers' shares in choices at random among all, empty
+          for equal shares;
+        - levels, float64 (g,): increasing amounts of work, for the profile.
     state : tuple of ndarray
         As :func:`new_state` returns it; changed in place.
     out : ndarray of float64, shape (len(COLUMNS) + g,)
@@ -221,7 +219,7 @@ def idle_or_busy_kernel(steps, poisson, rule, rate, slots, interarrival, service
         draws.fill(interarrival, state[0][0], gaps[:m])
         draws.fill(service, state[0][1], services[:m])
         if poisson:
-            _serve_poisson(rule, rate, slots, bias, levels, gaps[:m], services[:m], state, out)
+            _serve_poisson(settings, gaps[:m], services[:m], state, out)
         else:
-            _serve_others(rule, rate, slots, bias, levels, gaps[:m], services[:m], state, out)
+            _serve_others(settings, gaps[:m], services[:m], state, out)
         steps -= m

@@ -12,7 +12,7 @@ from . import draws, policies, streams
 from .calendar_queue import BLOCK, LATE, add_profile, file, inlined, slots_per_unit, split
 from .compiled import kernel
 
-SHORTEST, BELOW, RANDOM, IN_TURN, CHOOSER = range(5)
+SHORTEST, BELOW, SAMPLED, SAMPLED_TWICE, IN_TURN, RANDOM, CHOOSER = range(7)
 
 
 def new_state(n, stream, rule, threshold, memory):
@@ -68,19 +68,17 @@ def grow(state):
 def _move(i, level, step, groups, first):
     """Move server i out of (step -1) or into (step 0) those with at most as many jobs as the level says."""
     if 0 <= level < first.size:
-        order, place_of = groups[0], groups[1]
         border = first[level] + step
-        other, here = order[border], place_of[i]
-        order[border], order[here] = i, other
-        place_of[i], place_of[other] = border, here
+        other, here = groups[0, border], groups[1, i]
+        groups[0, border], groups[0, here] = i, other
+        groups[1, i], groups[1, other] = border, here
         first[level] = border if step < 0 else border + 1
 
 
 @inlined
-def _depart(now, slots, threshold, place, queues, groups, first, due, links, head):
+def _depart(now, slots, threshold, place, queues, groups, first, due, following, server, head):
     """Let all jobs go that are due by now."""
     last, mask, slot = np.int64(now * slots), head.size - 1, place[0]
-    following, server = links[0], links[1]
     while True:
         job = np.int64(head[slot & mask])
         if job >= 0:
@@ -106,159 +104,148 @@ def _depart(now, slots, threshold, place, queues, groups, first, due, links, hea
 
 
 @inlined
-def _choose(chooser, rule, code, parameter, bias, rates, place, queues, groups, first, memory, stream):
-    """Return the server that the next job joins."""
-    n = queues.size
-    if rule == CHOOSER:
-        return np.int64(chooser(code, parameter, queues, rates, rates, memory, stream))
-    if rule == IN_TURN:
-        turn = place[2]
-        place[2] = turn + 1 if turn + 1 < n else 0
-        return turn
-    count = 0
-    if rule == SHORTEST:
-        count = first[queues[groups[0, 0]]]
-    elif rule == BELOW:
-        count = first[0]
-    if count > 0:
-        return np.int64(groups[0, streams.below(stream, count)])
-    if bias.size > 0:
-        x, words = draws.take_alias(bias, 0, n, streams.load(stream))
-        streams.store(stream, words)
-        return np.int64(x)
-    return streams.below(stream, n)
+def _set_back(times, due):
+    """Set all times back by ``LATE``."""
+    for i in range(times.shape[1]):
+        times[0, i] -= LATE
+        times[1, i] -= LATE
+    for job in range(due.size):
+        due[job] -= LATE
 
 
-def _body(
-    chooser,
-    steps,
-    poisson,
-    rule,
-    code,
-    parameter,
-    rate,
-    slots,
-    interarrival,
-    service,
-    bias,
-    buffers,
-    rates,
-    levels,
-    state,
-    out,
-):
-    """Serve at most `steps` arrivals; return how many, or -1 - i after the choice of a server i that is none.
+def _serve_body(chooser, poisson, settings, gaps, services, state, out):
+    """Serve as many arrivals as there are `gaps`; return the server chosen last, and stop if there is none such."""
+    rule, parameter, rate, slots, bias, buffers, rates, levels = settings
+    states, clock, place, times, queues, groups, first, due, links, head, memory = state
+    empty_at, second_until, following, server = times[0], times[1], links[0], links[1]
+    choices, n = states[2], queues.size
+    threshold = parameter if rule == BELOW else 1
+    now, pooled, i = clock[0], clock[1], 0
+    level, served, waited, waits, all_busy, second, pools, lost = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    instants, excesses, squares = 0.0, 0.0, 0.0
+    for e in range(gaps.size):
+        moment, weight = now + gaps[e], 1.0
+        if not poisson:
+            moment, weight = now + streams.uniform(choices) * gaps[e], gaps[e]
+        now += gaps[e]
+        _depart(moment, slots, threshold, place, queues, groups, first, due, following, server, head)
+        excess = place[1] - rate
+        instants += weight
+        excesses += weight * excess
+        squares += weight * excess * excess
+        place[3] -= 1
+        if place[3] == 0:
+            place[3] = max(n, 16)
+            add_profile(moment, weight, empty_at, levels, out)
+        if moment < now:
+            _depart(now, slots, threshold, place, queues, groups, first, due, following, server, head)
+        pooled = max(pooled - gaps[e], 0.0)
+        pools += pooled
+        pooled += services[e] / n
+        level += place[1]
+        if place[1] == n:
+            all_busy += 1.0
+        count = 0
+        if rule == SHORTEST:
+            count = first[queues[groups[0, 0]]]
+        elif rule == BELOW:
+            count = first[0]
+        if count > 0:
+            i = np.int64(groups[0, streams.below(choices, count)])
+        elif rule in (SAMPLED, SAMPLED_TWICE):
+            i = policies.choose_sampled(queues, parameter, rule == SAMPLED_TWICE, memory, choices)
+        elif rule == IN_TURN:
+            i = place[2]
+            place[2] = i + 1 if i + 1 < n else 0
+        elif rule == CHOOSER:
+            i = np.int64(chooser(policies.USER, parameter, queues, rates, rates, memory, choices))
+            if i < 0 or i >= n:
+                break
+        elif bias.size > 0:
+            x, words = draws.take_alias(bias, 0, n, streams.load(choices))
+            streams.store(choices, words)
+            i = np.int64(x)
+        else:
+            i = streams.below(choices, n)
+        q = queues[i]
+        if buffers.size > 0 and q >= buffers[i]:
+            lost += 1.0
+        else:
+            empties = now
+            if q == 0:
+                place[1] += 1
+            else:
+                empties = empty_at[i]
+                waited += 1.0
+                waits += empties - now
+                second += empties - max(now, second_until[i])
+                second_until[i] = empties
+            served += 1.0
+            empty_at[i] = empties + services[e]
+            queues[i] = q + 1
+            _move(i, q - threshold + 1, -1, groups, first)
+            job = place[4]
+            place[4] = following[job]
+            place[5] -= 1
+            due[job], server[job] = empty_at[i], i
+            file(job, due[job], slots, following, head)
+        if now >= LATE:
+            now -= LATE
+            place[0] -= np.int64(LATE * slots)
+            _set_back(times, due)
+    clock[0], clock[1] = now, pooled
+    level += rate * waits
+    sums = (level, served, waited, waits, all_busy, second, gaps.sum(), pools, lost, instants, excesses, squares)
+    for k in range(len(sums)):
+        out[k] += sums[k]
+    return i
 
-    Fewer are served when :func:`grow` is needed. Arguments as in :func:`calendar_queue.idle_or_busy_kernel`, and
+
+_serve = numba.njit(nogil=True, error_model="numpy")(_serve_body)
+
+
+def _body(chooser, steps, poisson, interarrival, service, settings, state, out):
+    """Serve at most `steps` arrivals; return how many, and the server chosen last.
+
+    Fewer are served when :func:`grow` is needed, or when the server chosen last is none.
 
     Parameters
     ----------
     chooser : jitted function
         With the signature of :func:`policies.choose`; called under ``CHOOSER`` only.
-    rule : int
-        ``SHORTEST``, ``BELOW``, ``RANDOM``, ``IN_TURN``, or ``CHOOSER``.
-    code, parameter : int
-        Of the policy.
-    buffers : ndarray of int64, shape (n,) or (0,)
-        Most jobs at each server; a job sent to a full one is lost. Empty for no limit.
-    rates : ndarray of float64, shape (n,)
-        Ones, for the chooser.
+    steps : int
+    poisson : bool
+    interarrival, service : ndarray of float64
+        As in :func:`lbcore.calendar_queue.idle_or_busy_kernel`.
+    settings : tuple
+        - rule: ``SHORTEST``, ``BELOW``, ... or ``CHOOSER``, and the parameter of the policy;
+        - rate, slots, bias: as in :func:`lbcore.calendar_queue.idle_or_busy_kernel`;
+        - buffers, int64 (n,) or (0,): most jobs at each server, a job sent to a full one being lost;
+        - rates, float64 (n,): ones, for a user's function;
+        - levels: as there.
+    state : tuple of ndarray
+        As :func:`new_state` returns it; changed in place.
+    out : ndarray of float64
+        As there.
     """
-    states, clock, place, times, queues, groups, first, due, links, head, memory = state
-    empty_at, second_until, following, server = times[0], times[1], links[0], links[1]
-    choices, n = states[2], queues.size
-    threshold = parameter if rule == BELOW else 1
+    rule, states, place, queues, groups, first = settings[0], state[0], state[2], state[4], state[5], state[6]
     gaps, services = np.empty(BLOCK), np.empty(BLOCK)
-    done = 0
-    while done < steps:
+    done, last = 0, 0
+    while done < steps and 0 <= last < queues.size:
         m = min(steps - done, BLOCK)
         if place[5] < m or (rule == SHORTEST and queues[groups[0, 0]] + m >= first.size):
-            return done
+            break
         draws.fill(interarrival, states[0], gaps[:m])
         draws.fill(service, states[1], services[:m])
-        for e in range(m):
-            now, weight = clock[0] + gaps[e], 1.0
-            moment = now
-            if not poisson:
-                moment, weight = clock[0] + streams.uniform(choices) * gaps[e], gaps[e]
-                _depart(moment, slots, threshold, place, queues, groups, first, due, links, head)
-            else:
-                _depart(now, slots, threshold, place, queues, groups, first, due, links, head)
-            excess = place[1] - rate
-            out[9] += weight
-            out[10] += weight * excess
-            out[11] += weight * excess * excess
-            place[3] -= 1
-            if place[3] == 0:
-                place[3] = max(n, 16)
-                add_profile(moment, weight, empty_at, levels, out)
-            if not poisson:
-                _depart(now, slots, threshold, place, queues, groups, first, due, links, head)
-            clock[0] = now
-            pooled = max(clock[1] - gaps[e], 0.0)
-            out[7] += pooled
-            clock[1] = pooled + services[e] / n
-            out[0] += place[1]
-            out[4] += place[1] == n
-            out[6] += gaps[e]
-            i = _choose(chooser, rule, code, parameter, bias, rates, place, queues, groups, first, memory, choices)
-            if i < 0 or i >= n:
-                return -1 - i
-            q = queues[i]
-            if buffers.size > 0 and q >= buffers[i]:
-                out[8] += 1.0
-            else:
-                empties = now
-                if q == 0:
-                    place[1] += 1
-                else:
-                    empties = empty_at[i]
-                    out[0] += rate * (empties - now)
-                    out[2] += 1.0
-                    out[3] += empties - now
-                    out[5] += empties - max(now, second_until[i])
-                    second_until[i] = empties
-                out[1] += 1.0
-                empty_at[i] = empties + services[e]
-                queues[i] = q + 1
-                _move(i, q - threshold + 1, -1, groups, first)
-                job = place[4]
-                place[4] = following[job]
-                place[5] -= 1
-                due[job], server[job] = empty_at[i], i
-                file(job, due[job], slots, following, head)
-            if now >= LATE:
-                clock[0] -= LATE
-                place[0] -= np.int64(LATE * slots)
-                times -= LATE
-                due -= LATE
+        last = _serve(chooser, poisson, settings, gaps[:m], services[:m], state, out)
         done += m
-    return done
+    return done, last
 
 
 any_chooser_kernel = numba.njit(nogil=True, error_model="numpy")(_body)  # compiled anew for a user's policy
 
 
 @kernel
-def queues_kernel(
-    steps, poisson, rule, code, parameter, rate, slots, interarrival, service, bias, buffers, rates, levels, state, out
-):
+def queues_kernel(steps, poisson, interarrival, service, settings, state, out):
     """Serve arrivals under a built-in policy, see :func:`_body`."""
-    return any_chooser_kernel(
-        policies.choose,
-        steps,
-        poisson,
-        rule,
-        code,
-        parameter,
-        rate,
-        slots,
-        interarrival,
-        service,
-        bias,
-        buffers,
-        rates,
-        levels,
-        state,
-        out,
-    )
+    return any_chooser_kernel(policies.choose, steps, poisson, interarrival, service, settings, state, out)

@@ -32,14 +32,13 @@ class _Servers:
         if work.size:
             self.columns["profile"] = work.size
         self.poisson = interarrival.packed[0] == draws.EXPONENTIAL
-        self._times = (
-            self.rate,
-            calendar_queue.slots_per_unit(n),
-            interarrival.stretched(1.0 / (self.rate * interarrival.mean)).packed,
-            service.stretched(1.0 / service.mean).packed,
-        )
-        self._bias, self._levels = bias, work / service.mean
-        self._bounds = buffers
+        self._laws = interarrival.stretched(1.0 / (self.rate * interarrival.mean)), service.stretched(1.0 / self.mean)
+        slots, levels = calendar_queue.slots_per_unit(n), work / self.mean
+        if self._in_calendar:
+            self._settings = self._rule, self.rate, slots, bias, levels
+        else:
+            ones = np.ones(n if policy.function else 0)
+            self._settings = self._rule, policy.parameter, self.rate, slots, bias, buffers, ones, levels
         spread = min(service.cv2, 100.0) / 2 + min(interarrival.cv2, 100.0) / 2
         self.relaxation_steps = self.rate * self._relaxation(max(spread, 0.1), min(service.cv2, 100.0))
         self.bytes_per_replication = 4096 + (48 if self._in_calendar else 110) * n
@@ -81,24 +80,26 @@ class _Servers:
             return calendar_queue.IDLE_FIRST
         if policy.uses_threshold:
             return departures.BELOW
-        return departures.SHORTEST if policy.code == policies.JSQ else departures.CHOOSER
+        rules = {
+            policies.JSQ: departures.SHORTEST,
+            policies.JSQ_D: departures.SAMPLED,
+            policies.JSQ_D_REPLACED: departures.SAMPLED_TWICE,
+        }
+        return rules.get(policy.code, departures.CHOOSER)
 
     def advance(self, state, steps, out):
+        laws_of = (self.poisson, *(law.packed for law in self._laws))
         if self._in_calendar:
-            rule = self.poisson, self._rule
-            calendar_queue.idle_or_busy_kernel(steps, *rule, *self._times, self._bias, self._levels, state, out)
+            calendar_queue.idle_or_busy_kernel(steps, *laws_of, self._settings, state, out)
             return
-        policy = self.policy
-        rule = self.poisson, self._rule, policy.code, policy.parameter
-        rates = np.ones(self.n if policy.function else 0)
         while steps > 0:
-            rest = *self._times, self._bias, self._bounds, rates, self._levels, tuple(state), out
-            if policy.function is None:
-                done = departures.queues_kernel(steps, *rule, *rest)
+            arguments = steps, *laws_of, self._settings, tuple(state), out
+            if self.policy.function is None:
+                done, server = departures.queues_kernel(*arguments)
             else:
-                done = departures.any_chooser_kernel(policy.chooser, steps, *rule, *rest)
-            if done < 0:
-                raise ValueError(f"policy {policy} chose server {-1 - done}; servers are numbered 0 to {self.n - 1}")
+                done, server = departures.any_chooser_kernel(self.policy.chooser, *arguments)
+            if not 0 <= server < self.n:
+                raise ValueError(f"policy {self.policy} chose server {server}; servers are numbered 0 to {self.n - 1}")
             steps -= done
             if steps > 0:
                 departures.grow(state)
