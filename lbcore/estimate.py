@@ -1,0 +1,392 @@
+"""Replications in, a result out: the driver behind every simulator.
+
+A simulator hands over a *model* (see :class:`Model`) and what the user asked for::
+
+    return estimate.run(model, {"policy": policy, ...}, steps=events, rel_precision=rel_precision,
+                        replications=replications, seed=seed, threads=threads, progress=progress, live=live)
+
+``model.report(sample)`` turns sums into a dict of named estimates with the methods ``sum``, ``ratio`` and
+``probability`` of :class:`lbcore.intervals.Sample`; the first is the one that `rel_precision` refers to. `steps`
+is the total over all replications, so that the cost of a run does not depend on how it is cut. ``live=True``
+returns a :class:`Run`.
+
+Each replication starts from an empty system, on its own stream, and is cut into 64 to 128 equal *cells*: when
+128 are full, neighbours are added up and cells double. Cells depend on what was asked alone, never on time or
+threads: same seed, same bits. How warm-up and intervals are found stands in :mod:`lbcore.intervals`.
+"""
+
+import math
+import operator
+import os
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from typing import Any, Protocol
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from . import streams
+from .intervals import Sample, column_slices, linearised, neighbour_correlation, warm_up
+from .records import Simulation
+
+_CELLS = 128  # cells kept of each replication, at most
+_LOOKS = (64, 80, 96, 112)  # numbers of cells at which `rel_precision` may end a run
+_YIELD_SECONDS = 0.05
+_LEAST_TIMES, _LEAST_TIMES_IN_ALL = 10, 200  # relaxation times: one replication, all together
+_MOST_CORRELATION = 0.4  # of neighbouring sixteenths: about what 10 relaxation times of one queue give
+
+
+class Model(Protocol):
+    """What a simulator gives to the driver.
+
+    Attributes
+    ----------
+    columns : dict of str to int
+        Name and width of each column of sums, in the order they stand in `out`; a scalar has width 1.
+    level : tuple of str
+        (numerator, denominator): scalar columns whose ratio shows the warm-up, say ``("total", "time")``.
+    unit : str
+        What a step is, in the plural and as the user's argument is called: "events", "arrivals", "slots".
+    chunk_steps : int
+        Steps that take about 2 ms: `advance` is never asked for more at once.
+    relaxation_steps : float
+        Steps in which one replication forgets its start; for one queue at load rho this is the number of
+        steps in 1 / (1 - sqrt(rho))^2, about 4 / (1 - rho)^2, mean service times.
+    bytes_per_replication : int
+        Memory of one state.
+    notes : tuple of str
+        Sentences to go with every result.
+    """
+
+    columns: Mapping[str, int]
+    level: tuple[str, str]
+    unit: str
+    chunk_steps: int
+    relaxation_steps: float
+    bytes_per_replication: int
+    notes: tuple[str, ...]
+
+    def start(self, stream) -> Any:
+        """Return the state of one replication, empty at time 0, that draws from `stream` (uint64[4])."""
+
+    def advance(self, state, steps, out) -> None:
+        """Run exactly `steps` steps with the GIL released and add the sums to `out` (float64[k])."""
+
+    def report(self, sample) -> dict[str, Any]:
+        """Return the named estimates, the main one first."""
+
+
+def require_memory(needed, what):
+    """Raise MemoryError if `needed` bytes are more than the machine has; `what` says what they are for."""
+    have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > 0.9 * have:
+        raise MemoryError(
+            f"{what} would take {needed / 2**30:.3g} GiB of memory, this machine has {have / 2**30:.3g} GiB: "
+            "ask for fewer servers or fewer replications"
+        )
+
+
+def _count(value, name):
+    """Return `value` as an int >= 1, or raise; a float such as 1e6 will do."""
+    try:
+        number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer >= 1, not {value!r}") from None
+    if number < 1:
+        raise ValueError(f"{name} must be an integer >= 1, not {value!r}")
+    return number
+
+
+def run(
+    model,
+    asked,
+    *,
+    steps=None,
+    rel_precision=None,
+    replications=None,
+    seed=None,
+    threads=None,
+    progress=True,
+    live=False,
+):
+    """Run the replications of a model; return a Simulation, or with `live` a Run to iterate over.
+
+    Parameters
+    ----------
+    model : Model
+    asked : dict
+        What to record of the user's wishes, besides the number of replications and the seed.
+    steps : int >= 1, optional
+        Steps of all replications together; with `rel_precision`, the most to be spent. Without either,
+        100 relaxation times for each replication, but 10^6 steps at least and 10^9 at most.
+    rel_precision : float in (0, 1), optional
+        Go on until the half-width of the first estimate is at most this fraction of its value and the run
+        is long enough to be believed.
+    replications : int >= 1, optional
+        32 by default, fewer (at least 4) where their states would take more than 64 MiB.
+    seed : int >= 0 or None
+    threads : int >= 1, optional
+        All cores by default. The result does not depend on it.
+    progress : bool
+        Show a progress bar once the run has taken a second.
+    live : bool
+
+    Raises
+    ------
+    TypeError, ValueError
+        A number is not of the allowed range.
+    MemoryError
+        The states would not fit into the machine.
+    """
+    if replications is None:
+        replications = min(32, max(4, 2**26 // max(1, int(model.bytes_per_replication))))
+    replications = _count(replications, "replications")
+    if rel_precision is not None and not 0.0 < rel_precision < 1.0:
+        raise ValueError(f"rel_precision must lie between 0 and 1, not {rel_precision!r}")
+    if steps is None and rel_precision is None:
+        steps = max(10**6, replications, min(10**9, math.ceil(100 * model.relaxation_steps * replications)))
+    elif steps is not None:
+        steps = _count(steps, model.unit)
+        if steps < replications:
+            raise ValueError(
+                f"{model.unit} ({steps}) are shared by the replications ({replications}): one each is the least"
+            )
+    if threads is None:
+        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = min(_count(threads, "threads"), replications)
+    needed = model.bytes_per_replication + 8.0 * _CELLS * sum(model.columns.values())
+    require_memory(replications * needed, f"{replications} replications")
+    seed = streams.resolve_seed(seed)
+    asked = {**asked, "replications": replications, "seed": seed}
+    begun = Run(model, asked, steps, rel_precision, streams.states(seed, replications), threads)
+    return begun if live else begun.result(progress)
+
+
+class Run:
+    """A simulation under way, made by the simulators with ``live=True``.
+
+    Iterate over it for ever better results, one about every 50 ms, or wait for the last one with
+    :meth:`result`. The last one does not depend on how many came before.
+    """
+
+    def __init__(self, model, asked, steps, rel_precision, states, threads):
+        self._model, self._asked, self._rel_precision, self._threads = model, asked, rel_precision, threads
+        self._length = math.inf if steps is None else -(-steps // len(states))
+        self._plan = _plan(self._length, max(1, int(model.chunk_steps)))
+        self._units = []  # as far as the plan has been unrolled
+        self._states = [model.start(state) for state in states]
+        self._fresh = [[] for _ in states]  # sums of finished units, not yet taken in
+        self._finished, self._busy = [0] * len(states), [False] * len(states)
+        width = sum(model.columns.values())
+        self._grid = np.zeros((len(states), _CELLS, width)), 0, 0, 0  # cells, how many, length of one, steps
+        self._taken = 0  # units taken in
+        self._change = threading.Condition()
+        self._stopping = False
+        self._begun = None
+
+    def stop(self):
+        """Stop the run, from any thread: the iteration ends at once with what was gathered."""
+        with self._change:
+            self._stopping = True
+            self._change.notify_all()
+
+    def result(self, progress=True):
+        """Run to the end and return the last Simulation; an interrupt returns what was gathered so far."""
+        last = None
+        total = None if self._length == math.inf else self._length * len(self._states)
+        try:
+            with tqdm(
+                total=total, unit=f" {self._model.unit}", unit_scale=True, delay=1, disable=not progress
+            ) as bar:
+                for last in self:
+                    bar.update(last.steps - bar.n)
+        except KeyboardInterrupt:
+            if self._grid[1] == 0:
+                raise
+            last = self._snapshot(complete=False)
+        if last is None:
+            raise RuntimeError("the run was stopped before any of it was done: there is nothing to return")
+        return last
+
+    def __iter__(self):
+        """Yield Simulation records, ever better; the last one is complete unless the run was stopped."""
+        if self._begun is not None:
+            raise RuntimeError("a run can be iterated over once; start a new one")
+        self._begun = shown = time.perf_counter()
+        pool = ThreadPoolExecutor(self._threads)
+        workers = [pool.submit(self._work) for _ in range(self._threads)]
+        try:
+            finished = False
+            while not finished and self._gather(workers):
+                _, filled, _, steps = self._grid
+                finished = steps == self._length
+                if self._rel_precision is not None and filled in _LOOKS and not finished:
+                    finished = self._enough()
+                if not finished and time.perf_counter() - shown > _YIELD_SECONDS:
+                    yield self._snapshot(complete=False)
+                    shown = time.perf_counter()
+            if self._grid[1] > 0:
+                yield self._snapshot(complete=finished)
+        finally:
+            self.stop()
+            pool.shutdown(wait=False)
+
+    def _unit(self, index):
+        """Return the lengths of the cells of work unit `index`, none after the end."""
+        while len(self._units) <= index:
+            self._units.append(next(self._plan, []))
+        return self._units[index]
+
+    def _work(self):
+        """Advance the replication that is furthest behind, again and again, until the run is over."""
+        while (chosen := self._choose()) is not None:
+            replication, lengths = chosen
+            sums = self._advance(self._states[replication], lengths)
+            if sums is None:
+                return
+            with self._change:
+                self._busy[replication] = False
+                self._fresh[replication].append(sums)
+                self._finished[replication] += 1
+                self._change.notify_all()
+
+    def _choose(self):
+        """Wait for work and return (replication, lengths of its next cells), or None when the run is over."""
+        with self._change:
+            while not self._stopping:
+                idle = (r for r, busy in enumerate(self._busy) if not busy)
+                behind = min(idle, key=self._finished.__getitem__, default=None)
+                if behind is not None and self._finished[behind] <= self._taken + 1:
+                    lengths = self._unit(self._finished[behind])
+                    if lengths:
+                        self._busy[behind] = True
+                        return behind, lengths
+                self._change.wait()
+        return None
+
+    def _advance(self, state, lengths):
+        """Return the sums of the next cells, shape (cells, k), or None if the run was stopped meanwhile."""
+        chunk = max(1, int(self._model.chunk_steps))
+        sums = np.zeros((len(lengths), self._grid[0].shape[2]))
+        for out, length in zip(sums, lengths, strict=True):
+            for begin in range(0, length, chunk):
+                if self._stopping:
+                    return None
+                self._model.advance(state, min(chunk, length - begin), out)
+        return sums
+
+    def _gather(self, workers):
+        """Wait until all replications have finished their next unit and take it in; False if stopped."""
+        with self._change:
+            while not all(self._fresh):
+                for worker in workers:
+                    if worker.done():
+                        worker.result()  # raises what went wrong in the thread
+                if self._stopping:
+                    return False
+                self._change.wait(0.1)
+            sums = np.stack([fresh.pop(0) for fresh in self._fresh])
+            lengths = self._unit(self._taken)
+            self._taken += 1
+            self._change.notify_all()
+        cells, filled, length, steps = self._grid
+        if filled == _CELLS:
+            cells, filled = np.zeros_like(cells), filled // 2
+            cells[:, :filled] = self._grid[0][:, 0::2] + self._grid[0][:, 1::2]
+        cells[:, filled : filled + len(lengths)] = sums
+        # one assignment: an interrupt finds the grid either as it was or as it will be
+        self._grid = cells, filled + len(lengths), max(length, lengths[0]), steps + sum(lengths)
+        return True
+
+    def _enough(self):
+        """Return whether the first estimate is as precise as asked and the run long enough to be believed."""
+        latest = self._snapshot(complete=False)
+        return latest.believable and self._precise(latest.estimates)
+
+    def _snapshot(self, complete):
+        """Return the Simulation that the cells gathered so far give."""
+        model = self._model
+        cells, filled, length, steps = self._grid
+        cells = cells[:, :filled]
+        at = column_slices(model.columns)
+        level = np.concatenate([cells[:, :, at[name]] for name in model.level], axis=2)
+        cuts = warm_up(level[:, :, 0], level[:, :, 1])
+        doubts = self._doubts(level, cuts, steps)
+        estimates = model.report(Sample(cells, model.columns, cuts))
+        notes = [*doubts, *model.notes]
+        if complete and self._rel_precision is not None and not self._precise(estimates):
+            notes.append(
+                f"The relative precision {self._rel_precision:g} was not reached within these {model.unit}."
+            )
+        return Simulation(
+            asked=self._asked,
+            estimates=estimates,
+            steps=steps * len(cells),
+            unit=model.unit,
+            warm_up=max(cuts) * length,
+            complete=complete,
+            believable=not doubts,
+            seconds=time.perf_counter() - self._begun,
+            version=_version(),
+            notes=tuple(notes),
+        )
+
+    def _precise(self, estimates):
+        """Return whether the first estimate is as precise as asked."""
+        first = next(iter(estimates.values()))
+        return first.half_width <= self._rel_precision * abs(first.value)
+
+    def _doubts(self, level, cuts, steps):
+        """Return sentences that say why the run is too short to be believed; none if it is long enough."""
+        unit, relaxation, replications = self._model.unit, self._model.relaxation_steps, len(level)
+        times = steps / relaxation
+        if times < _LEAST_TIMES or times * replications < _LEAST_TIMES_IN_ALL:
+            sentence = (
+                f"Too short to be believed: {replications} replications of {times:.2g} relaxation times each "
+                f"(one is about {relaxation:.2g} {unit}); {_LEAST_TIMES} each, {_LEAST_TIMES_IN_ALL} in all, are the least."
+            )
+            return [sentence]
+        parts = Sample(level, {"top": 1, "bottom": 1}, cuts, batches=16)
+        top, bottom = parts.sum("top"), parts.sum("bottom")
+        deviations = linearised(top[:, None], bottom) - top.sum() / bottom.sum()
+        correlation = neighbour_correlation(deviations.reshape(replications, -1, 1))[0]
+        if correlation > _MOST_CORRELATION:
+            sentence = (
+                "Too short to be believed: neighbouring sixteenths of a replication are correlated "
+                f"({correlation:.2f}), so it has hardly forgotten its start; ask for more {unit}."
+            )
+            return [sentence]
+        return []
+
+
+def _plan(total, chunk):
+    """Yield the work units of one replication: lists of lengths of cells that add up to `total` steps.
+
+    The first 128 cells are short, the next 64 twice as long, and so on. A unit is one cell, or as many short
+    ones as make a chunk.
+    """
+    if total == math.inf:
+        length = max(1, chunk // 16)
+    else:
+        doublings = max(0, math.ceil(math.log2(total / (_CELLS * chunk))))
+        length = math.ceil(total / (_CELLS * 2**doublings))
+    filled, left = 0, total
+    while left > 0:
+        if filled == _CELLS:
+            filled, length = _CELLS // 2, 2 * length
+        cells = min(32, 1 << max(0, int(math.log2(max(1.0, chunk / length)))))
+        lengths = [int(min(length, left - i * length)) for i in range(cells) if left > i * length]
+        yield lengths
+        filled += cells
+        left -= sum(lengths)
+
+
+def _version():
+    """Return the version of the installed package."""
+    try:
+        return metadata.version("lbcore")
+    except metadata.PackageNotFoundError:
+        return "not installed"

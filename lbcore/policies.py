@@ -1,0 +1,404 @@
+"""Dispatching policies: small frozen records, and the kernels that choose a server.
+
+A built-in policy is an integer code and a parameter, read by :func:`choose`, so that one cached kernel
+serves them all. A user's own policy is a jitted function (see :func:`policy`). Either way a simulator
+calls ``record.chooser(code, parameter, queues, rates, cumulative, memory, stream)``.
+Every policy sees all jobs at a server, the one in service included.
+"""
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numba
+import numpy as np
+
+from . import streams
+from .compiled import kernel
+
+RANDOM, RANDOM_BY_RATE, ROUND_ROBIN, JSQ, JSQ_D, JSQ_D_REPLACED, JBT, JBT_BY_RATE, USER = range(9)
+_NO_THRESHOLD = 2**62  # longer than any queue
+
+
+@kernel
+def choose_random(rates, cumulative, by_rate, stream):
+    """Return a server, uniform or with probability proportional to its rate."""
+    n = rates.size
+    if not by_rate:
+        return streams.below(stream, n)
+    target = streams.uniform(stream) * cumulative[n - 1]
+    low, high = 0, n - 1
+    while low < high:
+        middle = (low + high) // 2
+        if cumulative[middle] > target:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@kernel
+def choose_shortest(queues, stream):
+    """Return a server with the fewest jobs, ties uniform."""
+    shortest, ties, chosen = queues[0], 1, 0
+    for i in range(1, queues.size):
+        if queues[i] < shortest:
+            shortest, ties, chosen = queues[i], 1, i
+        elif queues[i] == shortest:
+            ties += 1
+    if ties == 1:
+        return chosen
+    skip = streams.below(stream, ties)
+    for i in range(chosen, queues.size):
+        if queues[i] == shortest:
+            if skip == 0:
+                return i
+            skip -= 1
+    return chosen
+
+
+@kernel
+def choose_below(queues, threshold, rates, cumulative, by_rate, stream):
+    """Return a random server with fewer than `threshold` jobs, or a random one if there is none."""
+    n = queues.size
+    if by_rate:
+        weight = 0.0
+        for i in range(n):
+            if queues[i] < threshold:
+                weight += rates[i]
+        if weight > 0.0:
+            target, chosen = streams.uniform(stream) * weight, 0
+            for i in range(n):
+                if queues[i] < threshold:
+                    chosen = i
+                    target -= rates[i]
+                    if target < 0.0:
+                        break
+            return chosen
+    else:
+        count = 0
+        for i in range(n):
+            count += queues[i] < threshold
+        if count > 0:
+            skip = streams.below(stream, count)
+            for i in range(n):
+                if queues[i] < threshold:
+                    if skip == 0:
+                        return i
+                    skip -= 1
+    return choose_random(rates, cumulative, by_rate, stream)
+
+
+@kernel
+def choose_sampled(queues, d, replaced, memory, stream):
+    """Return the shortest of `d` servers sampled uniformly, ties uniform among the samples.
+
+    Without replacement `memory` holds a permutation of the servers, shuffled a little further each time.
+    """
+    n, chosen, shortest = queues.size, 0, -1
+    for k in range(d):
+        if replaced:
+            i = streams.below(stream, n)
+        else:
+            j = k + streams.below(stream, n - k)
+            i = memory[j]
+            memory[j] = memory[k]
+            memory[k] = i
+        if shortest < 0 or queues[i] < shortest:
+            chosen, shortest = i, queues[i]
+    return chosen
+
+
+@kernel
+def choose(code, parameter, queues, rates, cumulative, memory, stream):
+    """Return the server that a built-in policy sends the next job to.
+
+    Parameters
+    ----------
+    code, parameter : int
+        As in the :class:`Policy` record.
+    queues : ndarray of int, shape (n,)
+        Jobs at each server, the one in service included.
+    rates, cumulative : ndarray of float, shape (n,)
+        Service rates and their running sums; read only by policies that choose by rate.
+    memory : ndarray
+        ``record.new_memory(n)``, kept from call to call.
+    stream : ndarray of uint64, shape (4,)
+
+    Returns
+    -------
+    int
+        Index of the server.
+    """
+    if code == JSQ:
+        return choose_shortest(queues, stream)
+    if code == JBT or code == JBT_BY_RATE:
+        return choose_below(queues, parameter, rates, cumulative, code == JBT_BY_RATE, stream)
+    if code == JSQ_D or code == JSQ_D_REPLACED:
+        return choose_sampled(queues, parameter, code == JSQ_D_REPLACED, memory, stream)
+    if code == ROUND_ROBIN:
+        turn = memory[0]
+        memory[0] = turn + 1 if turn + 1 < queues.size else 0
+        return turn
+    return choose_random(rates, cumulative, code == RANDOM_BY_RATE, stream)
+
+
+@dataclass(frozen=True, repr=False)
+class Policy:
+    """A dispatching policy: made by :func:`random`, :func:`jsq`, ... or :func:`policy`.
+
+    Attributes
+    ----------
+    name : str
+        As printed, for instance ``JBT(3)``.
+    code : int
+        Which built-in rule :func:`choose` applies, or ``USER``.
+    parameter : int
+        Number of sampled servers d, or threshold r; 0 where there is none.
+    function : callable or None
+        The user's own jitted function.
+    memory : ndarray or None
+        What a user's function remembers, as it is at the start of every replication.
+    """
+
+    name: str
+    code: int
+    parameter: int = 0
+    function: Callable | None = None
+    memory: np.ndarray | None = field(default=None, compare=False)
+    chooser: Callable = field(default=choose, compare=False)
+
+    def __repr__(self):
+        return self.name
+
+    @property
+    def blind(self) -> bool:
+        """Whether the policy looks at no queue at all."""
+        return self.code in (RANDOM, RANDOM_BY_RATE, ROUND_ROBIN) or self.parameter == _NO_THRESHOLD
+
+    @property
+    def idle_or_busy_only(self) -> bool:
+        """Whether the policy looks at nothing but which servers are idle."""
+        return self.blind or (self.uses_threshold and self.parameter == 1)
+
+    @property
+    def uses_threshold(self) -> bool:
+        """Whether this is JBT(r), JIQ included; the threshold is `parameter`."""
+        return self.code in (JBT, JBT_BY_RATE)
+
+    @property
+    def exchangeable(self) -> bool:
+        """Whether, at equal rates, the choice depends on the counts of servers by queue length only."""
+        return self.code not in (ROUND_ROBIN, USER)
+
+    def messages(self, n_servers) -> float | None:
+        """Return the messages per arrival between dispatcher and servers, None if they must be counted.
+
+        A queue length asked for is two messages, question and answer. Under JBT(r) a server reports when it
+        falls below r jobs, at most once per arrival. Of a user's policy nothing is known.
+        """
+        if self.blind:
+            return 0.0
+        return {JSQ: 2.0 * n_servers, JSQ_D: 2.0 * self.parameter, JSQ_D_REPLACED: 2.0 * self.parameter}.get(
+            self.code
+        )
+
+    def new_memory(self, n_servers) -> np.ndarray:
+        """Return the memory that one replication starts with."""
+        if self.memory is not None:
+            return self.memory.copy()
+        return np.arange(n_servers if self.code == JSQ_D else 1)
+
+    def check(self, n_servers, rates=None) -> None:
+        """Refuse a policy that cannot work with `n_servers` servers; try out a user's function.
+
+        A user's function is called on some 50 queue vectors with every array access checked.
+
+        Raises
+        ------
+        TypeError
+            A user's function does not compile, or does not return an integer.
+        ValueError
+            d > `n_servers`; or a user's function raises, returns no server, or changes the queues.
+        """
+        if self.code == JSQ_D and self.parameter > n_servers:
+            raise ValueError(
+                f"{self.name} samples d = {self.parameter} different servers, but there are only {n_servers}; "
+                "d must be at most the number of servers"
+            )
+        if self.code == USER:
+            _try_out(self, n_servers, np.ones(n_servers) if rates is None else np.asarray(rates, float))
+
+
+def whole(value, what, least=1) -> int:
+    """Return `value` as an int, or say what is allowed."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} must be an integer >= {least}, not {value!r}") from None
+    if number < least:
+        raise ValueError(f"{what} must be an integer >= {least}, not {number}")
+    return number
+
+
+def _flag(value, what) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{what} must be True or False, not {value!r}")
+    return bool(value)
+
+
+def random(by_rate=False) -> Policy:
+    """Random routing: each server with equal probability, or in proportion to its service rate."""
+    by_rate = _flag(by_rate, "by_rate")
+    return Policy("random by rate" if by_rate else "random", RANDOM_BY_RATE if by_rate else RANDOM)
+
+
+def round_robin() -> Policy:
+    """Round robin: servers 0, 1, ..., n - 1, 0, ... in turn."""
+    return Policy("round robin", ROUND_ROBIN)
+
+
+def jsq() -> Policy:
+    """Join-Shortest-Queue: a server with the fewest jobs, the one in service counted; ties uniform."""
+    return Policy("JSQ", JSQ)
+
+
+def jsq_d(d, replacement=False) -> Policy:
+    """JSQ(d), "power of d choices": the shortest of `d` servers sampled uniformly; ties uniform.
+
+    Parameters
+    ----------
+    d : int >= 1
+        At most the number of servers, unless sampled with replacement.
+    replacement : bool
+        Whether the same server may be sampled twice.
+    """
+    d = whole(d, "d, the number of sampled servers,")
+    if _flag(replacement, "replacement"):
+        return Policy(f"JSQ({d}) with replacement", JSQ_D_REPLACED, d)
+    return Policy(f"JSQ({d})", JSQ_D, d)
+
+
+def jbt(r, by_rate=False) -> Policy:
+    """Join-Below-Threshold: a random server among those with fewer than `r` jobs, else among all.
+
+    Zhou, Tan and Shroff (2018), arXiv 1808.06911. ``jbt(1)`` is JIQ, ``jbt(math.inf)`` is random routing.
+
+    Parameters
+    ----------
+    r : int >= 1, or math.inf
+        Threshold, in jobs.
+    by_rate : bool
+        Random in proportion to the service rates instead of uniformly.
+    """
+    if isinstance(r, float) and r == math.inf:
+        threshold = _NO_THRESHOLD
+    else:
+        threshold = min(whole(r, "r, the threshold of JBT,"), _NO_THRESHOLD)
+    by_rate = _flag(by_rate, "by_rate")
+    name = f"JBT({r})" + (" by rate" if by_rate else "")
+    return Policy(name, JBT_BY_RATE if by_rate else JBT, threshold)
+
+
+def jiq(by_rate=False) -> Policy:
+    """Join-Idle-Queue: a random idle server if there is one, else a random server; the same as JBT(1)."""
+    by_rate = _flag(by_rate, "by_rate")
+    return Policy("JIQ by rate" if by_rate else "JIQ", JBT_BY_RATE if by_rate else JBT, 1)
+
+
+def policy(function=None, *, memory=None):
+    """Make a policy of your own function; also usable as a decorator.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(queues, rates, stream)`` or, with `memory`, ``function(queues, rates, stream, memory)``,
+        in what numba compiles, returning the index of the server that the next job joins. `queues` (int64)
+        are the jobs at each server and must not be changed, `rates` (float64) the service rates, `stream`
+        is for ``streams.below(stream, n)``, ``streams.uniform(stream)``, ...
+    memory : array_like or None
+        What the function remembers between calls; a copy of it starts every replication.
+
+    Returns
+    -------
+    Policy
+
+    Raises
+    ------
+    TypeError
+        `function` cannot be called. What can be known only with the number of servers is checked when a
+        simulation starts, see :meth:`Policy.check`.
+
+    Examples
+    --------
+    >>> @lb.policy
+    ... def shorter_of_neighbours(queues, rates, stream):
+    ...     i = lb.streams.below(stream, queues.size)
+    ...     j = (i + 1) % queues.size
+    ...     return i if queues[i] <= queues[j] else j
+    >>> lb.simulate_markov(10, 0.9, shorter_of_neighbours, events=10**6, replications=8, seed=1)
+    """
+    if function is None:
+        return lambda f: policy(f, memory=memory)
+    python = getattr(function, "py_func", function)
+    if not callable(python):
+        raise TypeError(f"a policy is a function of (queues, rates, stream), not {function!r}")
+    if memory is not None:
+        memory = np.array(memory)
+        if memory.dtype.kind not in "iuf" or memory.ndim == 0:
+            raise TypeError("the memory of a policy must be an array of numbers")
+    return Policy(python.__name__, USER, 0, python, memory, _chooser(python, memory is not None))
+
+
+def _chooser(python, remembers, **options):
+    """Compile a user's function, and give it the signature of :func:`choose`."""
+    function = numba.njit(nogil=True, error_model="numpy", **options)(python)
+    if remembers:
+
+        def chooser(code, parameter, queues, rates, cumulative, memory, stream):
+            return function(queues, rates, stream, memory)
+    else:
+
+        def chooser(code, parameter, queues, rates, cumulative, memory, stream):
+            return function(queues, rates, stream)
+
+    return numba.njit(nogil=True, error_model="numpy", **options)(chooser)
+
+
+def _try_out(record, n_servers, rates) -> None:
+    """Call a user's function on easy and odd queue vectors, with bounds checks on."""
+    trial = _chooser(record.function, record.memory is not None, boundscheck=True)
+    stream = streams.states(0, 1)[0]
+    memory, cumulative = record.new_memory(n_servers), np.cumsum(rates)
+    draw = np.random.default_rng(0)
+    cases = [np.zeros(n_servers, np.int64), np.ones(n_servers, np.int64)]
+    cases += [draw.integers(0, high, n_servers) for high in (2, 2, 3, 4, 10, 100) for _ in range(8)]
+    for queues in cases:
+        before = queues.copy()
+        try:
+            server = trial(USER, 0, queues, rates, cumulative, memory, stream)
+        except numba.core.errors.NumbaError as error:
+            raise TypeError(
+                f"policy {record.name} must be a function of (queues, rates, stream"
+                f"{', memory' if record.memory is not None else ''}) that numba can compile: {error}"
+            ) from None
+        except Exception as error:
+            raise ValueError(
+                f"policy {record.name} failed on queues {_shown(before)}: {type(error).__name__}: {error}"
+            ) from error
+        if isinstance(server, bool) or not isinstance(server, int | np.integer):
+            raise TypeError(
+                f"policy {record.name} must return the index of a server, an integer, not {server!r}"
+            )
+        if not 0 <= server < n_servers:
+            raise ValueError(
+                f"policy {record.name} chose server {server} for queues {_shown(before)}; "
+                f"servers are numbered 0 to {n_servers - 1}"
+            )
+        if not np.array_equal(queues, before):
+            raise ValueError(f"policy {record.name} changes the queues it is given; it may only read them")
+
+
+def _shown(queues) -> str:
+    return np.array2string(queues, threshold=20, edgeitems=8, separator=", ")

@@ -1,0 +1,208 @@
+"""Slotted arrivals and services at distance epsilon to capacity, and the resource-pooled queue they feed.
+
+The pooled queue ``P(t+1) = (P(t) + A(t) - S_1(t) - ... - S_N(t))^+`` is the single server of Zhou, Tan and Shroff
+(2018), arXiv 1808.06911, Eq. (2): no policy can have fewer jobs in the mean.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import policies
+
+_LARGEST_STEP = 10**6  # of the pooled queue in one slot, in units of the common divisor of all values
+
+
+@dataclass(frozen=True, eq=False)
+class SlotLaws:
+    """Checked laws of one slot.
+
+    Attributes
+    ----------
+    arrivals : tuple of ndarray, shapes (m,)
+        Values (int64) and probabilities of the batch, its mean being ``rate``.
+    services : list of such tuples
+        The different laws of the servers' offers.
+    which : ndarray of int64, shape (n_servers,)
+        Which of them each server has.
+    """
+
+    arrivals: tuple
+    services: list
+    which: np.ndarray
+
+    @property
+    def service_rates(self):
+        """Mean services per slot, shape (n_servers,)."""
+        return np.array([_mean(law) for law in self.services])[self.which]
+
+    @property
+    def rate(self):
+        """Mean arrivals per slot."""
+        return _mean(self.arrivals)
+
+    @property
+    def noise(self):
+        """Variance of the batch plus those of all services: zeta of the paper."""
+        return _variance(self.arrivals) + sum(_variance(self.services[k]) for k in self.which)
+
+
+def _mean(law):
+    values, probabilities = law
+    return float((values * probabilities).sum())
+
+
+def _variance(law):
+    values, probabilities = law
+    return float(((values - _mean(law)) ** 2 * probabilities).sum())
+
+
+def slot_laws(arrivals, services, n_servers, epsilon=None) -> SlotLaws:
+    """Check the laws of a slot and set the arrival rate, see :func:`pooled_mean` for the arguments."""
+    n = policies.whole(n_servers, "n_servers")
+    services = [services] * n if hasattr(services, "mean") else list(services)
+    if len(services) != n:
+        raise ValueError(
+            f"services must be one law, or one for each of the {n} servers, not {len(services)} laws"
+        )
+    distinct = list({id(law): law for law in services}.values())
+    place = {id(law): k for k, law in enumerate(distinct)}
+    offers = [_points(law, "services") for law in distinct]
+    laws = SlotLaws(_points(arrivals, "arrivals"), offers, np.array([place[id(law)] for law in services]))
+    capacity = float(laws.service_rates.sum())
+    if epsilon is None:
+        rate = laws.rate
+        if not rate < capacity:
+            raise ValueError(
+                f"arrivals must be fewer than services in the mean, not {rate} against {capacity} a slot"
+            )
+        return laws
+    try:
+        gap = float(epsilon)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"epsilon must be a number between 0 and the total service rate, not {epsilon!r}"
+        ) from None
+    if not 0.0 < gap < capacity:
+        raise ValueError(
+            f"epsilon must lie between 0 and the total service rate {capacity:g}, not {gap:g}: it is the service rate "
+            "less the arrival rate, and at 0 or less the queues grow for ever under every policy"
+        )
+    values, probabilities = laws.arrivals
+    positive = values > 0
+    some = float((capacity - gap) / (values * probabilities).sum() * probabilities[positive].sum())
+    if some > 1.0:
+        raise ValueError(
+            f"arrivals cannot reach the mean {capacity - gap:g} = total service rate less epsilon: even a nonempty batch "
+            f"in every slot gives {(capacity - gap) / some:g}; epsilon acts by the probability of an empty batch"
+        )
+    batch = probabilities[positive] / probabilities[positive].sum() * some
+    values, batch = np.append(0, values[positive]), np.append(1.0 - some, batch)
+    return SlotLaws((values, batch), laws.services, laws.which)
+
+
+def _points(law, name):
+    """Return (values as int64, probabilities) of a law on finitely many whole numbers, or raise."""
+    if not hasattr(law, "tail"):
+        raise TypeError(
+            f"{name} must be a law on whole numbers, made by lb.laws.pmf(values, probabilities), not {law!r}"
+        )
+    values, probabilities = getattr(law, "values", None), getattr(law, "probabilities", None)
+    if values is None:
+        raise ValueError(
+            f"{name} = {law!r} will not do: the paper (Zhou, Tan and Shroff 2018) assumes arrivals and services of a slot "
+            "to be bounded whole numbers; make such a law with lb.laws.pmf(values, probabilities)"
+        )
+    if np.any(values != np.rint(values)) or np.any(values < 0):
+        raise ValueError(
+            f"{name} of a slot must be whole numbers, not {values[values != np.rint(values)][0]}"
+        )
+    return np.rint(values).astype(np.int64), np.asarray(probabilities)
+
+
+def pooled_mean(arrivals, services, n_servers, epsilon=None) -> float:
+    """Return the stationary mean of the resource-pooled queue, E[P], to about 9 digits.
+
+    Parameters
+    ----------
+    arrivals : Law
+        Batch of one slot: whole numbers with their probabilities (``lb.laws.pmf``).
+    services : Law, or sequence of n_servers Laws
+        Services offered by each server in one slot; one law if all servers are equal.
+    n_servers : int >= 1
+    epsilon : float, optional
+        If given, the probability of an empty batch is set so that the mean batch is the total service rate less
+        epsilon; the law of a nonempty batch stays.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    TypeError, ValueError
+        A law is not on finitely many whole numbers, or the queue would not be stable.
+
+    Notes
+    -----
+    Spitzer's formula ``E[P] = sum_k E[(X_1 + ... + X_k)^+] / k``, X = arrivals less services, summed under Cauchy's
+    integral over a circle ``|z| = c``, with phi the generating function of X and ``1 < c < z0``, phi(z0) = 1::
+
+        E[P] = (1 / 2 pi i) integral of -log(1 - phi(z)) / (z - 1)^2 dz
+
+    at a ``log c`` between a third and two thirds of ``log z0``, by Gauss-Legendre rules on intervals of the angle that double away from 0. The series goes back
+    to Spitzer (1956), Trans. Am. Math. Soc. 82; the integral to Pollaczek (Abate, Choudhury and Whitt 1993, Queueing
+    Syst. 14).
+    """
+    return solve_pooled_mean(slot_laws(arrivals, services, n_servers, epsilon))
+
+
+def solve_pooled_mean(laws) -> float:
+    """Return E[P] for checked laws, see :func:`pooled_mean`."""
+    parts = [(*laws.arrivals, 1)]
+    counts = np.bincount(laws.which, minlength=len(laws.services))
+    parts += [(-values, p, count) for (values, p), count in zip(laws.services, counts, strict=True)]
+    highest = sum(int(v.max()) * count for v, _, count in parts)
+    if highest <= 0:
+        return 0.0
+    unit = math.gcd(*(int(v) for values, _, _ in parts for v in values))
+    parts = [(values / unit, p, count) for values, p, count in parts]
+    reach = sum(np.abs(values).max() * count for values, _, count in parts)
+    if reach > _LARGEST_STEP:
+        raise ValueError(
+            f"arrivals and services of one slot add up to {reach:.3g} times the common divisor of their values; "
+            f"{_LARGEST_STEP:.0e} is the most"
+        )
+
+    def log_phi(s):
+        """Logarithm of the generating function at z = e^s."""
+        return sum(count * _log_mean_exp(np.multiply.outer(s, values), p) for values, p, count in parts)
+
+    high = 1e-12
+    while log_phi(high).real < 0.0:
+        high *= 2.0
+    delta = high / 3.0  # log z0 lies between high / 2 and high
+    edges = [0.0, delta]
+    while edges[-1] < math.pi:
+        edges.append(min(math.pi, edges[-1] + min(edges[-1], 3.0 / reach)))
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+    total = 0.0
+    for k in range(0, len(edges) - 1, 1000):  # a block at a time, to save memory
+        part = np.array(edges[k : k + 1001])
+        half = np.diff(part)[:, None] / 2.0
+        s = delta + 1j * (part[:-1, None] + half * (1.0 + nodes))
+        step = np.expm1(s)
+        integrand = -np.log(-np.expm1(log_phi(s))) * (1.0 + step) / step**2
+        total += float((integrand.real * half * weights).sum())
+    return total / math.pi * unit
+
+
+def _log_mean_exp(exponents, probabilities):
+    """Return log sum_k p_k e^(x_k), exponents x along the last axis; accurate for small ones, no overflow."""
+    largest = exponents.real.max(axis=-1)
+    w = (np.expm1(exponents - largest[..., None]) * probabilities).sum(axis=-1)
+    # numpy's log1p is not accurate for small complex numbers
+    return (
+        largest + 0.5 * np.log1p(w.real * (2.0 + w.real) + w.imag**2) + 1j * np.arctan2(w.imag, 1.0 + w.real)
+    )

@@ -1,0 +1,112 @@
+"""What a simulation returns: numbers with their errors, and how they were reached."""
+
+import math
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Estimate:
+    """A number, or an array of numbers, with its 95 % confidence interval (pointwise for an array).
+
+    Attributes
+    ----------
+    value, half_width : float, or ndarray of one shape
+        ``value`` is nan and ``half_width`` infinite where nothing was observed.
+    """
+
+    value: Any
+    half_width: Any
+
+    @property
+    def low(self):
+        """Lower end of the interval."""
+        return self.value - self.half_width
+
+    @property
+    def high(self):
+        """Upper end of the interval."""
+        return self.value + self.half_width
+
+    def __repr__(self):
+        if np.ndim(self.value):
+            widest = np.max(self.half_width, initial=0.0)
+            return f"array of shape {np.shape(self.value)}, half-widths up to {widest:.2g} (95 %)"
+        if not 0.0 < self.half_width < math.inf:
+            return f"{self.value:.6g} ± {self.half_width:.2g} (95 %)"
+        digits = 1 - math.floor(math.log10(self.half_width))
+        if 0 <= digits <= 6:
+            return f"{self.value:.{digits}f} ± {self.half_width:.{digits}f} (95 %)"
+        return f"{self.value:.6g} ± {self.half_width:.2g} (95 %)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Simulation:
+    """What was asked, the estimates, and how they were reached.
+
+    Entries of `asked` and of `estimates` are attributes too: ``result.policy``, ``result.mean_total``.
+
+    Attributes
+    ----------
+    asked : dict
+        What the user asked for, seed and number of replications included.
+    estimates : dict
+        Mostly :class:`Estimate`; also exact values that belong beside them.
+    steps : int
+        Steps run, all replications together, warm-up included; `unit` says what a step is.
+    unit : str
+    warm_up : int
+        Steps dropped at the start of a replication, see :mod:`lbcore.estimate`.
+    complete : bool
+        False for a result on the way, or of a run that was stopped.
+    believable : bool
+        False if the run is too short for its start to be forgotten; a note says so.
+    seconds : float
+        Wall-clock time since the start of the run.
+    version : str
+        Of the package.
+    notes : tuple of str
+        Warnings, as sentences: read them before the numbers.
+    """
+
+    asked: dict
+    estimates: dict
+    steps: int
+    unit: str
+    warm_up: int
+    complete: bool
+    believable: bool
+    seconds: float
+    version: str
+    notes: tuple = field(default=())
+
+    def __getattr__(self, name):
+        for entries in (self.__dict__.get("estimates", {}), self.__dict__.get("asked", {})):
+            if name in entries:
+                return entries[name]
+        raise AttributeError(f"a simulation has no {name!r}; it has {', '.join(self.__dir__())}")
+
+    def __dir__(self):
+        named = [*self.__dict__.get("estimates", {}), *self.__dict__.get("asked", {})]
+        return [*(n for n in object.__dir__(self) if not n.startswith("_")), *named]
+
+    def _rows(self):
+        yield from ((name, str(value)) for name, value in (*self.asked.items(), *self.estimates.items()))
+        yield (
+            "run",
+            f"{self.steps} {self.unit} in {self.seconds:.2f} s, warm-up {self.warm_up} in each replication",
+        )
+        if not self.complete:
+            yield "", "stopped or under way: not complete"
+        yield from (("note", note) for note in self.notes)
+
+    def __repr__(self):
+        width = max(len(name) for name, _ in self._rows())
+        return "\n".join(["Simulation", *(f"  {name:<{width}}  {text}" for name, text in self._rows())])
+
+    def _repr_html_(self):
+        rows = (f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self._rows())
+        return f"<table>{''.join(rows)}</table>"

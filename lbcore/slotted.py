@@ -1,0 +1,417 @@
+"""The slotted model of the JBT paper: whole batches, per-slot services, every quantity its theorems speak of.
+
+Model (Zhou, Tan and Shroff 2018, arXiv 1808.06911). In slot t a batch of A(t) tasks goes, whole, to one server,
+chosen by the policy from the queues Q(t); server n offers S_n(t) services;
+``Q_n(t+1) = Q_n(t) + A_n(t) - S_n(t) + U_n(t)``, U_n unused services. All laws are i.i.d. over slots and bounded.
+
+The mean number of tasks comes from the drift of ``(sum Q)^2``, exact for every policy. With
+``|Q| = sum_n Q_n(t+1)``, ``|U| = sum_n U_n(t)`` and X = A - sum S_n, of mean -epsilon::
+
+    epsilon E|Q| = (Var X + epsilon^2) / 2 - E|U|^2 / 2 + E[|Q| |U|]
+
+and the last term is Eq. (7) of the paper: it vanishes as epsilon does exactly when delay is optimal.
+"""
+
+import math
+from functools import partial
+
+import numba
+import numpy as np
+
+from . import estimate, policies, pooled, streams
+from .compiled import kernel
+from .records import Estimate
+
+LEVELS = 64  # the tail of the distance is reported at 1 .. LEVELS
+_RESOLUTION = 1e-9  # no interval of the mean is relatively narrower: so well is the pooled mean known
+_FAR = 2**30  # thresholds beyond this are as good as none
+_COLUMNS = {
+    "slots": 1,
+    "total": 1,  # |Q|
+    "unused": 1,  # |U|
+    "unused_squared": 1,
+    "condition": 1,  # |Q| |U|
+    "pooled": 1,  # the resource-pooled queue, same arrivals and services
+    "pooled_unused_squared": 1,
+    "crossing": 1,  # servers that rise to the threshold, as many as fall below it
+    "total_moments": 3,  # |Q|^2, |Q|^3, |Q|^4
+    "distance_moments": 4,  # d, d^2, d^3, d^4
+    "distance": LEVELS + 1,  # slots with floor(d) = 0, 1, ..., LEVELS or more
+}
+_DISTANCE = sum(_COLUMNS.values()) - LEVELS - 1
+_BYTE, _EIGHT = np.uint64(255), np.uint64(8)
+
+
+def _byte_table(laws):
+    """Return (table, cumulative, values) of several laws, for :func:`_resolve`.
+
+    ``table[k, b]``, int64, is the value of law k if its uniform number lies in [b, b + 1) / 256 and that settles it,
+    else -1; the other two, padded to shape (laws, m), settle it.
+    """
+    m = max(len(values) for values, _ in laws)
+    table = np.empty((len(laws), 256), np.int64)
+    cumulative, padded = np.ones((len(laws), m)), np.zeros((len(laws), m), np.int64)
+    for k, (values, probabilities) in enumerate(laws):
+        cumulative[k, : len(values) - 1] = np.cumsum(probabilities)[:-1]
+        padded[k, : len(values)] = values
+        edges = np.arange(257) / 256.0
+        first = np.searchsorted(cumulative[k], edges[:-1], side="right")
+        last = np.searchsorted(cumulative[k], edges[1:], side="left")
+        table[k] = np.where(first == last, padded[k][first], -1)
+    return table, cumulative, padded
+
+
+@kernel
+def _resolve(byte, cumulative, values, words):
+    """Return (value, words): the byte of a uniform number being known, draw the rest of it."""
+    u, words = streams.take_uniform(words)
+    u = (byte + u) / 256.0
+    low, high = 0, values.size - 1
+    while low < high:
+        middle = (low + high) // 2
+        if cumulative[middle] > u:
+            high = middle
+        else:
+            low = middle + 1
+    return values[low], words
+
+
+def _slots_body(chooser, code, parameter, threshold, rates, cumulative_rates, draws, state, steps, out):
+    """Run `steps` slots, or fewer if `chooser` chooses no server; return how many were run.
+
+    Parameters
+    ----------
+    chooser : jitted function
+        With the arguments and result of :func:`policies.choose`, of which `code` and `parameter` are the first.
+    threshold : int
+        r of the region R^(r) that distances are measured to.
+    rates, cumulative_rates : ndarray of float64, shape (n,)
+        Mean services of each server, and running sums.
+    draws : tuple
+        See :func:`_byte_table`: table, cumulative, values, the last law being that of the arrivals; and which of the
+        others each server has (int64[n]).
+    state : tuple
+        queues (int64[n]), scratch (int64[n]), memory of the policy, pooled queue and server chosen last
+        (int64[2]), stream of the policy, stream of arrivals and services (uint64[4]).
+    out : ndarray of float64
+        Sums, as in ``_COLUMNS``.
+
+    Notes
+    -----
+    One random word serves eight servers, a byte each. The squared Euclidean distances to {x <= r} and {x >= r} are
+    sum ((x_n - r)^+)^2 and sum ((r - x_n)^+)^2. Random choice below a threshold is written out here, as
+    :func:`policies.choose` would do it, since the number of short queues is at hand.
+    """
+    table, cumulative, values, which = draws
+    queues, scratch, memory, place, policy_stream, stream = state
+    n, batch = queues.size, table.shape[0] - 1
+    words = streams.load(stream)
+    pooled_queue = place[0]
+    short = 0
+    for i in range(n):
+        short += queues[i] < parameter
+    total_sum, unused_sum, unused_squared, condition = 0, 0, 0, 0
+    pooled_sum, pooled_unused_squared, crossing = 0, 0, 0
+    total_2, total_3, total_4 = 0.0, 0.0, 0.0
+    distance_1, distance_2, distance_3, distance_4, inside = 0.0, 0.0, 0.0, 0.0, 0
+    done = steps
+    for step in range(steps):
+        bits, words = streams.take_uint64(words)
+        byte = np.int64(bits & _BYTE)
+        arriving = table[batch, byte]
+        if arriving < 0:
+            arriving, words = _resolve(byte, cumulative[batch], values[batch], words)
+        if code == policies.JBT or code == policies.RANDOM:  # the latter with parameter 0: no queue is short
+            if short == 0:
+                server = streams.below(policy_stream, n)
+            else:
+                skip = streams.below(policy_stream, short)
+                server = 0
+                while queues[server] >= parameter or skip > 0:
+                    skip -= queues[server] < parameter
+                    server += 1
+        else:
+            server = np.int64(
+                chooser(code, parameter, queues, rates, cumulative_rates, memory, policy_stream)
+            )
+            if server < 0 or server >= n:
+                place[1] = server
+                done = -1
+                break
+        before = queues[server]
+        queues[server] = before + arriving
+        left = 0
+        for i in range(n):
+            if left == 0:
+                bits, words = streams.take_uint64(words)
+                left = 8
+            byte = np.int64(bits & _BYTE)
+            bits >>= _EIGHT
+            left -= 1
+            offered = table[which[i], byte]
+            if offered < 0:
+                offered, words = _resolve(byte, cumulative[which[i]], values[which[i]], words)
+            scratch[i] = offered
+        total, unused, capacity, above, below, short = 0, 0, 0, 0, 0, 0
+        for i in range(n):  # in vector lanes
+            capacity += scratch[i]
+            q = queues[i] - scratch[i]
+            unused -= min(q, 0)
+            q = max(q, 0)
+            queues[i] = q
+            total += q
+            short += q < parameter
+            above += max(q - threshold, 0) ** 2
+            below += min(q - threshold, 0) ** 2
+        pooled_queue += arriving - capacity
+        pooled_unused_squared += min(pooled_queue, 0) ** 2
+        pooled_queue = max(pooled_queue, 0)
+        pooled_sum += pooled_queue
+        total_sum += total
+        unused_sum += unused
+        unused_squared += unused * unused
+        condition += total * unused
+        crossing += before < threshold and queues[server] >= threshold
+        square = float(total) * total
+        total_2 += square
+        total_3 += square * total
+        total_4 += square * square
+        if above > 0 and below > 0:
+            square = float(min(above, below))
+            distance = math.sqrt(square)
+            distance_1 += distance
+            distance_2 += square
+            distance_3 += square * distance
+            distance_4 += square * square
+            out[_DISTANCE + min(int(distance), LEVELS)] += 1.0
+        else:
+            inside += 1
+    streams.store(stream, words)
+    place[0] = pooled_queue
+    out[0] += steps
+    out[1] += total_sum
+    out[2] += unused_sum
+    out[3] += unused_squared
+    out[4] += condition
+    out[5] += pooled_sum
+    out[6] += pooled_unused_squared
+    out[7] += crossing
+    out[8] += total_2
+    out[9] += total_3
+    out[10] += total_4
+    out[11] += distance_1
+    out[12] += distance_2
+    out[13] += distance_3
+    out[14] += distance_4
+    out[_DISTANCE] += inside
+    return done
+
+
+_slots_any = numba.njit(nogil=True, error_model="numpy")(_slots_body)  # compiled anew for a user's policy
+
+
+@kernel
+def _slots_kernel(code, parameter, threshold, rates, cumulative_rates, draws, state, steps, out):
+    """Run slots under a built-in policy, see :func:`_slots_body`."""
+    return _slots_any(
+        policies.choose, code, parameter, threshold, rates, cumulative_rates, draws, state, steps, out
+    )
+
+
+class _Slots:
+    """What the slotted model tells the driver, see :class:`estimate.Model`."""
+
+    columns, level, unit = _COLUMNS, ("total", "slots"), "slots"
+
+    def __init__(self, laws, policy, threshold, notes):
+        self.laws, self.policy, self.threshold, self.notes = laws, policy, threshold, notes
+        self.rates = laws.service_rates
+        self.cumulative_rates = np.cumsum(self.rates)
+        self.n = n = self.rates.size
+        self.epsilon = float(self.rates.sum()) - laws.rate
+        self.pooled_mean = pooled.solve_pooled_mean(laws)
+        self.draws = (*_byte_table([*laws.services, laws.arrivals]), laws.which)
+        self.chunk_steps = max(1, int(2e6 / (20.0 + 2.0 * n)))
+        self.bytes_per_replication = 4096 + 16 * n + policy.new_memory(n).nbytes
+        # A queue with drift -epsilon and noise zeta forgets in 2 zeta / epsilon^2 slots; n that share no work, in n
+        # times that, up to a factor near 1; JBT lies between as its mean does, by the limit in the theory sheet.
+        slower = 1.0
+        if policy.blind or policy.function is not None:
+            slower = n
+        elif policy.uses_threshold and n > 1:
+            far = float(n) ** -min(policy.parameter, 1000)
+            slower = min(n, (1 + (n - 2) * far) / (1 - far / n))
+        self.relaxation_steps = slower * 2.0 * laws.noise / self.epsilon**2
+
+    def start(self, stream):
+        """Return the state: arrivals and services draw from `stream` whatever the policy, which has its own."""
+        own = np.random.SeedSequence([int(word) for word in stream]).generate_state(4, np.uint64)
+        memory = self.policy.new_memory(self.n)
+        return (
+            np.zeros(self.n, np.int64),
+            np.zeros(self.n, np.int64),
+            memory,
+            np.zeros(2, np.int64),
+            own,
+            stream.copy(),
+        )
+
+    def advance(self, state, steps, out):
+        """Run `steps` slots and add their sums to `out`."""
+        policy = self.policy
+        run = _slots_kernel if policy.function is None else partial(_slots_any, policy.chooser)
+        arguments = self.threshold, self.rates, self.cumulative_rates, self.draws, state, steps, out
+        if run(policy.code, policy.parameter, *arguments) < 0:
+            raise ValueError(
+                f"policy {policy} chose server {state[3][1]}; servers are numbered 0 to {self.n - 1}"
+            )
+
+    def report(self, sample):
+        """Return the estimates, the mean number of tasks first."""
+        slots, epsilon = sample.sum("slots"), self.epsilon
+        constant = (self.laws.noise + epsilon**2) / 2.0
+        drift = constant * slots - sample.sum("unused_squared") / 2.0 + sample.sum("condition")
+        controls = [("unused", slots, epsilon)]
+        if self.n > 1:  # else the pooled queue is the queue itself
+            controls.append(("pooled", slots, self.pooled_mean))
+        mean_total = sample.ratio(drift / epsilon, slots, controls)
+        least = _RESOLUTION * mean_total.value
+        mean_total = Estimate(mean_total.value, max(mean_total.half_width, least))
+        scale = self.laws.rate
+        batches = slots * (1.0 - self.laws.arrivals[1][self.laws.arrivals[0] == 0].sum())
+        tail = np.cumsum(sample.sum("distance")[:, :0:-1], axis=1)[:, ::-1]
+        messages = self.policy.messages(self.n)
+        estimates = {
+            "mean_total": mean_total,
+            "mean_delay": Estimate(mean_total.value / scale, mean_total.half_width / scale),
+            "raw_mean_total": sample.ratio("total", slots),
+            "excess": Estimate(mean_total.value - self.pooled_mean, mean_total.half_width),
+            "condition": sample.ratio("condition", slots, controls),
+            "mean_unused": sample.ratio("unused", slots),
+            "mean_unused_squared": sample.ratio("unused_squared", slots),
+            "total_moments": sample.ratio("total_moments", slots),
+            "distance_moments": sample.ratio("distance_moments", slots),
+            "distance_tail": sample.probability(tail, slots),
+            "pooled": sample.ratio("pooled", slots),
+            "pooled_exact": self.pooled_mean,
+        }
+        if messages is not None:
+            estimates["messages"] = Estimate(messages, 0.0)
+        elif self.policy.uses_threshold:
+            estimates["messages"] = sample.ratio("crossing", batches)
+        return estimates
+
+
+def simulate_slotted(
+    n_servers,
+    epsilon,
+    policy,
+    arrivals,
+    services,
+    *,
+    threshold=None,
+    slots=None,
+    rel_precision=None,
+    replications=None,
+    seed=None,
+    threads=None,
+    progress=True,
+    live=False,
+):
+    """Simulate the slotted model of Zhou, Tan and Shroff (2018), arXiv 1808.06911, exactly.
+
+    Parameters
+    ----------
+    n_servers : int >= 1
+    epsilon : float
+        Total service rate less arrival rate, tasks per slot; between 0 and the total service rate. The probability
+        of an empty batch is set so as to give this arrival rate; the law of a nonempty batch stays.
+    policy : Policy
+        Choosing at random in proportion to the mean services needs ``by_rate=True``.
+    arrivals : Law
+        Batch of one slot: whole numbers with their probabilities, as ``lb.laws.pmf([0, 4], [0.5, 0.5])``.
+    services : Law, or sequence of n_servers Laws
+        Services that each server offers in a slot; one law if all are equal.
+    threshold : int >= 1, optional
+        r of the region R^(r) that distances are measured to: JBT's own by default, else ceil(log2(1 / epsilon)).
+    slots : int >= 1, optional
+        Slots to simulate, in all replications together.
+    rel_precision, replications, seed, threads, progress, live
+        See :func:`lbcore.estimate.run`.
+
+    Returns
+    -------
+    Simulation, or Run with ``live=True``
+        With the estimates, all of the state after a slot,
+
+        - ``mean_total``: E|Q|, tasks in all queues, from the exact drift identity in the docstring of the module,
+          with ``mean_unused`` (epsilon) and the pooled queue as control variates; ``raw_mean_total``: the plain mean;
+        - ``mean_delay``: slots from arrival on, by Little's law;
+        - ``excess``: ``mean_total`` less ``pooled_exact``, the mean of the resource-pooled queue
+          (:func:`lbcore.pooled.pooled_mean`); ``pooled``: its plain mean on the same arrivals and services;
+        - ``condition``: E[|Q| |U|], which Eq. (7) lets vanish; ``mean_unused``, ``mean_unused_squared``;
+        - ``total_moments``, shape (3,): E|Q|^2, E|Q|^3, E|Q|^4;
+        - ``distance_moments``, shape (4,): E d, ..., E d^4, d the Euclidean distance to R^(r), Eq. (8);
+        - ``distance_tail``, shape (64,): P(d >= 1), ..., P(d >= 64);
+        - ``messages``: per batch, where the policy defines it (:meth:`lbcore.policies.Policy.messages`).
+
+    Raises
+    ------
+    TypeError, ValueError
+        A number out of its range; laws not on finitely many whole numbers, which the paper assumes; a policy that is
+        none, does not fit the servers or is not stable.
+    MemoryError
+        More servers or replications than the machine can hold.
+
+    Notes
+    -----
+    The same seed gives the same arrivals and services under every policy.
+
+    Examples
+    --------
+    >>> batch, offer = lb.laws.pmf([0, 4], [0.5, 0.5]), lb.laws.pmf([0, 2], [0.5, 0.5])
+    >>> lb.simulate_slotted(2, 0.05, lb.jbt(4), batch, offer, slots=10**7, seed=1).excess
+    """
+    if not isinstance(policy, policies.Policy):
+        raise TypeError(
+            f"policy must be one made by lb.jbt(r), lb.jsq(), ... or lb.policy(f), not {policy!r}"
+        )
+    n = policies.whole(n_servers, "n_servers")
+    estimate.require_memory(24.0 * n, f"{n} servers")
+    laws = pooled.slot_laws(arrivals, services, n, epsilon)
+    rates = laws.service_rates
+    policy.check(n, rates)
+    notes = ()
+    if np.ptp(rates) > 0.0:
+        if policy.code in (policies.RANDOM, policies.ROUND_ROBIN) and laws.rate / n >= rates.min():
+            raise ValueError(
+                f"{policy} is not stable here: every server gets {laws.rate / n:.4g} tasks a slot and the slowest serves "
+                f"{rates.min():.4g}; raise epsilon, or route by rate"
+            )
+        if policy.code == policies.JBT:
+            notes = ("The servers differ: stability is proved for JBT that chooses by rate (by_rate=True).",)
+    if threshold is not None:
+        threshold = policies.whole(threshold, "threshold")
+    elif policy.uses_threshold:
+        threshold = policy.parameter
+    else:
+        threshold = max(1, math.ceil(-math.log2(epsilon)))
+    asked = {
+        "n_servers": n,
+        "epsilon": float(epsilon),
+        "policy": policy,
+        "arrivals": arrivals,
+        "services": services,
+        "threshold": threshold,
+    }
+    return estimate.run(
+        _Slots(laws, policy, min(threshold, _FAR), notes),
+        asked,
+        steps=slots,
+        rel_precision=rel_precision,
+        replications=replications,
+        seed=seed,
+        threads=threads,
+        progress=progress,
+        live=live,
+    )

@@ -1,0 +1,512 @@
+"""General service against an event-by-event oracle, exact formulas, and solved chains."""
+
+import itertools
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import naive_b
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize, sparse
+from scipy.sparse import linalg
+
+from lbcore import calendar_queue, draws, laws, policies, streams, workload
+from lbcore.workload import simulate_workload
+
+WITH_FOURTH_MOMENT = [
+    laws.exponential(),
+    laws.deterministic(),
+    laws.erlang(3),
+    laws.hyperexponential(4),
+    laws.lognormal(1),
+    laws.weibull(0.7),
+    laws.uniform(),
+    laws.pareto(6),
+    laws.lattice([0, 1, 4], [0.2, 0.6, 0.2]),
+    laws.empirical(np.random.default_rng(3).gamma(2.0, size=100)),
+    laws.mixture([0.9, 0.1], [laws.erlang(2), laws.uniform(mean=5.0)]),
+]
+NAMES = {name: place for place, name in enumerate(calendar_queue.COLUMNS)}
+
+
+def run(n, load, policy, service=None, arrivals=300_000, seed=1, **options):
+    service = laws.exponential() if service is None else service
+    return simulate_workload(n, load, policy, service, arrivals=arrivals, seed=seed, progress=False, **options)
+
+
+def near(estimate, exact, widths=2.0):
+    """Whether the exact value lies within twice the 95 % interval: all but 1 in 10^4 times."""
+    return abs(estimate.value - exact) <= widths * estimate.half_width
+
+
+# ---- the oracle ---------------------------------------------------------------------------------------------
+
+
+def model_of(n, load, policy, service, interarrival=None, buffers=(), bias=(), work=()):
+    table = np.empty(0)
+    if len(bias):
+        threshold, other = draws.alias_table(np.array(bias))
+        table = np.concatenate([threshold, np.arange(n), other])
+    interarrival = laws.exponential() if interarrival is None else interarrival
+    buffers, work = np.array(buffers, np.int64), np.array(work, float)
+    return workload._Servers(n, load, policy, service, interarrival, table, buffers, work)
+
+
+def replay(model, arrivals, seed):
+    """Advance one arrival at a time; return what each did, and the arrivals and services that were drawn."""
+    state = model.start(streams.states(seed, 1)[0])
+    gaps, services = np.empty(arrivals), np.empty(arrivals)
+    draws.fill(model._laws[0].packed, state[0][0].copy(), gaps)
+    draws.fill(model._laws[1].packed, state[0][1].copy(), services)
+    width = sum(model.columns.values())
+    sums, choices = np.zeros((arrivals, width)), []
+    for k in range(arrivals):
+        before = state[3][0].copy()
+        model.advance(state, 1, sums[k])
+        change = state[3][0] - before
+        changed = np.flatnonzero(np.abs(change + calendar_queue.LATE * (change < -1.0)) > 1e-9)
+        assert len(changed) == (sums[k, NAMES["lost"]] == 0.0)
+        choices.append(int(changed[0]) if len(changed) else None)
+    return state, gaps, services, choices, sums
+
+
+POLICIES = {
+    "random": policies.random(),
+    "round robin": policies.round_robin(),
+    "JIQ": policies.jiq(),
+    "JBT(3)": policies.jbt(3),
+    "JSQ": policies.jsq(),
+    "JSQ(2)": policies.jsq_d(2),
+    "JSQ(2) replaced": policies.jsq_d(2, replacement=True),
+}
+
+
+def legal(name, queues, choice, k, n, parameter=0):
+    """Whether the policy may choose so, given the queues that the arrival finds."""
+    if name == "round robin":
+        return choice == k % n
+    if name == "JIQ":
+        return queues[choice] == 0 or min(queues) > 0
+    if name.startswith("JBT"):
+        return queues[choice] < 3 or min(queues) >= 3
+    if name == "JSQ":
+        return queues[choice] == min(queues)
+    if name == "JSQ(2)":
+        return queues[choice] < max(queues) or sorted(queues)[-2:] == [max(queues)] * 2
+    return True
+
+
+def check_against_oracle(model, name, arrivals, seed, buffers=None):
+    _, gaps, services, choices, sums = replay(model, arrivals, seed)
+    sent = []  # a lost job leaves no trace of the server it was sent to: any full one will do
+    for k, choice in enumerate(choices):
+        if choice is None:
+            seen = naive_b.serve(gaps[: k + 1], services[: k + 1], [*sent, 0], model.n, buffers)["queues"][-1]
+            choice = next(s for s in range(model.n) if seen[s] >= buffers[s])
+        sent.append(choice)
+    oracle = naive_b.serve(gaps, services, sent, model.n, buffers)
+    for k in range(arrivals):
+        queues = oracle["queues"][k]
+        wait = oracle["waits"][k]
+        row = {column: sums[k, place] for column, place in NAMES.items()}
+        assert row["all_busy"] == (min(queues) > 0)
+        assert (wait is None) == (row["lost"] == 1.0)
+        if wait is not None:
+            assert row["wait"] == pytest.approx(wait, abs=1e-9)
+            assert row["waited"] == (wait > 0.0)
+            assert legal(name, queues, choices[k], k, model.n), (name, queues, choices[k])
+        if model.poisson:
+            assert row["excess"] == pytest.approx(sum(q > 0 for q in queues) - model.rate)
+            assert row["excess_squared"] == pytest.approx(row["excess"] ** 2)
+    assert sums[:, NAMES["second"]].sum() == pytest.approx(oracle["second"], abs=1e-8)
+    return oracle, sums
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize("name", POLICIES)
+def test_waits_are_those_of_the_oracle(name, n):
+    if POLICIES[name].code == policies.JSQ_D and n == 1:
+        pytest.skip("two different servers out of one")
+    for seed, service in enumerate((laws.lognormal(2), laws.lattice([0.5, 2.0], [0.7, 0.3]))):
+        model = model_of(n, 0.8, POLICIES[name], service)
+        check_against_oracle(model, name, 150, seed)
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("name", ["random", "JIQ", "JBT(3)", "JSQ"])
+def test_lost_jobs_are_those_of_the_oracle(name):
+    buffers = [2, 1, 3]
+    model = model_of(3, 1.3, POLICIES[name], laws.erlang(2), buffers=buffers)
+    _, sums = check_against_oracle(model, name, 100, 4, buffers)
+    assert 5 < sums[:, NAMES["lost"]].sum() < 60
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("name", ["JIQ", "round robin", "JSQ"])
+def test_renewal_arrivals_against_the_oracle(name):
+    model = model_of(3, 0.8, POLICIES[name], laws.uniform(), interarrival=laws.hyperexponential(5))
+    _, sums = check_against_oracle(model, name, 150, 2)
+    np.testing.assert_allclose(sums[:, NAMES["instants"]], sums[:, NAMES["time"]])
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("name", ["JIQ", "JSQ"])
+def test_profile_is_that_of_the_oracle(name):
+    work = [0.0, 0.5, 2.0]
+    model = model_of(3, 0.8, POLICIES[name], laws.exponential(), work=work)
+    _, gaps, services, choices, sums = replay(model, 100, 9)
+    seen = np.array(naive_b.serve(gaps, services, choices, 3, levels=work)["profile"])
+    looked = np.arange(0, 100, 16)  # the first arrival and every 16th after it
+    np.testing.assert_array_equal(np.flatnonzero(sums[:, NAMES["profiles"]]), looked)
+    np.testing.assert_allclose(sums[looked, -3:], seen[looked], rtol=1e-12)
+    assert np.all(sums[np.setdiff1d(np.arange(100), looked), -3:] == 0.0)
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("name", ["JIQ", "JSQ"])
+def test_clock_can_be_set_back(name):
+    model = model_of(2, 1e-4, POLICIES[name], laws.pareto(1.05))  # gaps of 5000: set back every 13 arrivals
+    check_against_oracle(model, name, 60, 3)
+
+
+# ---- invariants ---------------------------------------------------------------------------------------------
+
+SOME_LAW = st.sampled_from([*WITH_FOURTH_MOMENT, laws.pareto(1.2), laws.lognormal(50)])
+
+
+@pytest.mark.kernel
+@given(st.integers(1, 40), st.floats(0.05, 0.99), SOME_LAW, SOME_LAW, st.sampled_from(list(POLICIES)), st.integers(0))
+@settings(max_examples=40, deadline=None)
+def test_states_are_consistent_and_independent_of_chunks(n, load, service, interarrival, name, seed):
+    policy = POLICIES[name]
+    if policy.code == policies.JSQ_D and n == 1:
+        return
+    model = model_of(n, load, policy, service, interarrival, work=[0.0, 1.0])
+    one, two = (model.start(streams.states(seed, 1)[0]) for _ in range(2))
+    first, second = np.zeros((2, sum(model.columns.values())))
+    model.advance(one, 300, first)
+    for steps in (1, 7, 192, 100):
+        model.advance(two, steps, second)
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_allclose(first, second, rtol=1e-12, atol=1e-12)
+    assert first[NAMES["served"]] == 300
+    if model._in_calendar:
+        _, clock, place, times, links, head = one
+        busy = np.array(listed(head, links[0]), int)
+        assert len(set(busy)) == len(busy) == n - place[1]
+        idle = np.setdiff1d(np.arange(n), busy)
+        assert np.all(times[0][idle] <= clock[0])
+        if policy.code == policies.JBT:
+            np.testing.assert_array_equal(np.sort(links[1, : place[1]]), idle)
+    else:
+        _, clock, place, times, queues, groups, first_of, due, links, head, _ = one
+        jobs = listed(head, links[0])
+        np.testing.assert_array_equal(np.bincount(links[1, jobs], minlength=n), queues)
+        assert place[5] == len(due) - queues.sum() and place[1] == np.count_nonzero(queues)
+        busy = queues > 0
+        latest = np.zeros(n)
+        np.maximum.at(latest, links[1, jobs], due[jobs])
+        np.testing.assert_array_equal(latest[busy], times[0][busy])
+        np.testing.assert_array_equal(groups[1][groups[0]], np.arange(n))
+        base = policy.parameter - 1 if policy.uses_threshold else 0
+        for level, count in enumerate(first_of[:50]):
+            assert count == np.count_nonzero(queues <= base + level)
+            assert np.all(queues[groups[0, :count]] <= base + level)
+
+
+def listed(head, following):
+    """Return all entries of the lists that begin in `head`."""
+    found = []
+    for entry in head:
+        while entry >= 0:
+            found.append(int(entry))
+            entry = following[entry]
+    return found
+
+
+@pytest.mark.kernel
+def test_jobs_and_levels_grow_without_a_trace():
+    """An overloaded server under JSQ needs thousands of jobs and levels; the workload form needs neither."""
+    sums = {}
+    for policy in (policies.jsq(), policies.random()):
+        model = model_of(1, 5.0, policy, laws.exponential())
+        state = model.start(streams.states(1, 1)[0])
+        sums[policy.name] = np.zeros(len(NAMES))
+        model.advance(state, 5000, sums[policy.name])
+        if policy.name == "JSQ":
+            assert state[4][0] > 3000 and len(state[6]) > 3000 and len(state[7]) > 3000
+    same = [NAMES[name] for name in ("served", "waited", "wait", "all_busy", "second", "time")]
+    np.testing.assert_allclose(sums["JSQ"][same], sums["random"][same], rtol=1e-12)
+
+
+@pytest.mark.parametrize("policy", [policies.jiq(), policies.random(), policies.jsq()])
+def test_same_seed_same_bits(policy):
+    results = [run(10, 0.8, policy, laws.lognormal(2), 60_000, seed=5, threads=k, work=[0.0, 1.0]) for k in (1, 2, 2)]
+    other = run(10, 0.8, policy, laws.lognormal(2), 60_000, seed=6)
+    for result in results[1:]:
+        assert repr(result.estimates) == repr(results[0].estimates)
+        for name, estimate in result.estimates.items():
+            np.testing.assert_array_equal(estimate.value, results[0].estimates[name].value)
+            np.testing.assert_array_equal(estimate.half_width, results[0].estimates[name].half_width)
+    assert other.mean_wait.value != results[0].mean_wait.value
+
+
+# ---- exact values -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("law", WITH_FOURTH_MOMENT, ids=str)
+def test_one_server_is_pollaczek_khinchine(law):
+    for load, arrivals in ((0.3, 200_000), (0.8, 800_000)):
+        result = run(1, load, policies.jiq(), law, arrivals)
+        exact = load * (1.0 + law.cv2) / (2.0 * (1.0 - load))
+        assert near(result.mean_wait, exact) and result.mean_wait.half_width < 0.12 * exact
+        assert result.mean_total.value == pytest.approx(load * (1.0 + result.mean_wait.value))
+        assert near(result.wait_probability, load) or law.tail(0.0) < 1.0
+        assert near(result.busy_variance, load * (1.0 - load))
+        assert result.notes == ()
+
+
+def test_unit_of_time_is_that_of_the_law():
+    result = run(1, 0.6, policies.jiq(), laws.lognormal(1, mean=5.0), 400_000, work=[0.0, 10.0])
+    scaled = run(1, 0.6, policies.jiq(), laws.lognormal(1), 400_000, work=[0.0, 2.0])
+    assert result.mean_wait.value == pytest.approx(5.0 * scaled.mean_wait.value, rel=1e-9)
+    assert result.mean_total.value == pytest.approx(scaled.mean_total.value, rel=1e-9)
+    np.testing.assert_allclose(result.profile.value, scaled.profile.value, rtol=1e-9)
+    assert near(result.mean_wait, 0.6 * 2 / (2 * 0.4) * 5.0)
+
+
+@pytest.mark.parametrize("load", [0.3, 0.9])
+def test_two_servers_under_jiq(load):
+    result = run(2, load, policies.jiq(), arrivals=2_000_000)
+    exact = 2 * load**2 / ((1 - load) * (1 + 2 * load))  # 5.78571 at 0.9
+    assert near(result.mean_wait, exact) and result.mean_wait.half_width < 0.02 * exact
+    assert near(result.busy_fraction, load)
+
+
+@pytest.mark.parametrize(
+    "n, policy, exact",
+    [
+        (2, policies.jsq(), 4.47491282),
+        (2, policies.jsq_d(2), 4.47491282),
+        (2, policies.jbt(2), 5.05602),
+        (2, policies.jbt(3), 4.92430),
+        (2, policies.jbt(5), 5.13548),
+        (3, policies.jsq(), 2.98242199),
+    ],
+    ids=str,
+)
+def test_exponential_service_under_other_policies(n, policy, exact):
+    result = run(n, 0.9, policy, arrivals=1_500_000)
+    assert near(result.mean_wait, exact) and result.mean_wait.half_width < 0.02 * exact
+    assert near(result.busy_fraction, 0.9)
+
+
+def test_users_own_policy():
+    @policies.policy
+    def shorter(queues, rates, stream):
+        i = streams.below(stream, queues.size)
+        return i if queues[i] <= queues[1 - i] else 1 - i
+
+    assert near(run(2, 0.9, shorter, arrivals=500_000).mean_wait, 4.47491282)
+
+    @policies.policy
+    def out_of_range_when_long(queues, rates, stream):
+        return 0 if queues[0] < 150 else queues.size
+
+    with pytest.raises(ValueError, match="chose server 2; servers are numbered 0 to 1"):
+        run(2, 0.9, out_of_range_when_long, arrivals=100_000)
+
+
+@pytest.mark.parametrize("law", [laws.uniform(), laws.lognormal(2)], ids=str)
+def test_random_routing_is_a_single_queue_at_each_server(law):
+    for n in (2, 50):
+        result = run(n, 0.7, policies.random(), law, 1_500_000)
+        assert near(result.mean_wait, 0.7 * (1.0 + law.cv2) / 0.6)
+        assert near(result.busy_fraction, 0.7)
+        assert near(result.busy_variance, 0.7 * 0.3 / n)
+        assert near(result.wait_probability, 0.7)
+        assert near(result.all_busy, 0.7**n)
+
+
+def test_biased_random_routing():
+    bias, load = np.array([1.0, 3.0, 2.0]), 0.6
+    shares = bias / bias.sum()
+    result = run(3, load, policies.random(), laws.erlang(2), 800_000, bias=bias)
+    loads = 3 * load * shares
+    assert near(result.mean_wait, shares @ (loads * 1.5 / (2 * (1 - loads))))
+    assert near(result.busy_fraction, load)
+
+
+@pytest.mark.parametrize("policy, r", [(policies.jiq(), 1), (policies.jbt(2), 2)], ids=str)
+def test_bias_when_no_server_is_short(policy, r):
+    """Two exponential servers, truncated chain solved."""
+    load, share, size = 0.6, 0.75, 60
+    result = run(2, load, policy, arrivals=1_000_000, bias=[share, 1 - share])
+    index = np.arange(size * size).reshape(size, size)
+    rows, columns, rates = [], [], []
+
+    def jump(i, j, k, m, rate):
+        if 0 <= k < size and 0 <= m < size and rate > 0.0:
+            rows.append(index[i, j]), columns.append(index[k, m]), rates.append(rate)
+
+    for i, j in itertools.product(range(size), repeat=2):
+        first = 0.5 if (i < r and j < r) else 1.0 if i < r else 0.0 if j < r else share
+        jump(i, j, i + 1, j, 2 * load * first)
+        jump(i, j, i, j + 1, 2 * load * (1 - first))
+        jump(i, j, i - 1, j, 1.0)
+        jump(i, j, i, j - 1, 1.0)
+    flow = sparse.csc_matrix((rates, (columns, rows)), shape=(size**2, size**2))
+    generator = (flow - sparse.diags(np.asarray(flow.sum(axis=0)).ravel())).tolil()
+    generator[0, :] = 1.0
+    law = linalg.spsolve(generator.tocsc(), np.eye(1, size**2).ravel()).reshape(size, size)
+    total = (law * np.add.outer(np.arange(size), np.arange(size))).sum()
+    assert near(result.mean_total, total) and result.mean_total.half_width < 0.02 * total
+    jobs = np.arange(size)
+    assert near(result.two_or_more, ((law.sum(axis=1) + law.sum(axis=0)) @ (jobs > 1)) / 2)
+
+
+@pytest.mark.parametrize("interarrival", [laws.deterministic(), laws.erlang(3), laws.hyperexponential(4)], ids=str)
+def test_renewal_arrivals_at_one_exponential_server(interarrival):
+    """GI/M/1: an arrival waits with probability s, the root of s = E exp(-(1 - s) gap)."""
+    load = 0.7
+    x = interarrival.stretched(1 / load)
+    transforms = {
+        "deterministic()": lambda u: math.exp(-u / load),
+        "erlang(3)": lambda u: (1 + u / load / 3) ** -3,
+        "hyperexponential(4)": lambda u: (1 - x._p[0]) / (1 + u * x._p[1] / load) + x._p[0] / (1 + u * x._p[2] / load),
+    }
+    transform = transforms[str(interarrival)]
+    s = optimize.brentq(lambda v: v - transform(1 - v), 1e-9, 1 - 1e-3)
+    work = np.array([0.0, 0.5, 3.0])
+    for policy in (policies.jiq(), policies.jsq()):
+        result = run(1, load, policy, arrivals=600_000, interarrival=interarrival, work=work)
+        assert near(result.wait_probability, s) and near(result.all_busy, s)
+        assert near(result.mean_wait, s / (1 - s))
+        assert near(result.busy_fraction, load) and near(result.busy_variance, load * (1 - load))
+        expected = load * np.exp(-(1 - s) * work)
+        assert np.all(np.abs(result.profile.value - expected) <= 2 * result.profile.half_width)
+        assert near(result.two_or_more, load * s)
+
+
+def test_round_robin_is_erlang_arrivals_at_each_server():
+    load, n = 0.8, 4
+    s = optimize.brentq(lambda v: v - (1 + (1 - v) / load / n) ** -n, 1e-9, 1 - 1e-3)
+    result = run(n, load, policies.round_robin(), arrivals=1_000_000)
+    assert near(result.mean_wait, s / (1 - s)) and near(result.wait_probability, s)
+
+
+@pytest.mark.parametrize("load", [0.5, 1.5])
+def test_room_for_one_job_is_erlangs_loss_system(load):
+    n = 5
+    loss = 1.0
+    for k in range(1, n + 1):
+        loss = load * n * loss / (k + load * n * loss)
+    for policy in (policies.jiq(), policies.jsq(), policies.jbt(1)):
+        result = run(n, load, policy, laws.lognormal(1), 400_000, buffers=1)
+        assert near(result.lost, loss) and result.mean_wait.value == 0.0
+        assert near(result.mean_total, load * n * (1 - loss))
+        assert near(result.busy_fraction, load * (1 - loss))
+        k = np.arange(n + 1)
+        law = np.array([(load * n) ** j / math.factorial(j) for j in k])
+        law /= law.sum()
+        assert near(result.busy_variance, ((k - law @ k) ** 2 @ law) / n**2)
+
+
+def test_room_for_some_jobs_at_one_server():
+    load, room = 1.2, 4
+    law = load ** np.arange(room + 1.0)
+    law /= law.sum()
+    result = run(1, load, policies.random(), arrivals=500_000, buffers=room)
+    assert near(result.lost, law[-1]) and near(result.mean_total, law @ np.arange(room + 1))
+    assert near(result.mean_wait, law[1:-1] @ np.arange(1, room) / (1 - law[-1]))
+
+
+@pytest.mark.parametrize("law", [laws.lognormal(2), laws.deterministic(), laws.pareto(2.5)], ids=str)
+def test_profile_of_many_servers_is_the_fixed_point(law):
+    """Foss and Stolyar (2017), Theorem 2: x*_w = load x residual tail, at load < 1/2 for any law."""
+    work = np.array([0.0, 0.25, 0.9, 2.0])
+    result = run(1000, 0.4, policies.jiq(), law, 1_000_000, work=work)
+    error = np.abs(result.profile.value - 0.4 * law.residual_tail(work))
+    assert np.all(error <= 2 * result.profile.half_width + 2e-3)
+    assert result.wait_probability.value == 0.0 and result.wait_probability.half_width < 1e-5
+    assert result.mean_wait.value == 0.0 and result.mean_wait.half_width > 0.0
+    assert near(result.busy_variance, 0.4 / 1000)  # M/G/infinity: busy servers are Poisson
+
+
+def test_pooled_queue_narrows_the_interval():
+    plain = run(4, 0.95, policies.jiq(), arrivals=1_000_000, buffers=10**9)  # no control variate there
+    result = run(4, 0.95, policies.jiq(), arrivals=1_000_000)
+    assert result.mean_wait.half_width < 0.6 * plain.mean_wait.half_width
+
+
+# ---- moments, memory, refusals ------------------------------------------------------------------------------
+
+
+def test_result_says_when_moments_are_missing():
+    assert run(2, 0.5, policies.jiq(), laws.pareto(4.5), 10_000).notes[1:] == ()
+    (note,) = (n for n in run(2, 0.5, policies.jiq(), laws.pareto(3), 10_000).notes if "fourth" in n)
+    assert "pareto(3) has an infinite fourth moment" in note and "too short" in note
+    notes = run(2, 0.5, policies.jiq(), laws.pareto(1.5), 10_000).notes
+    assert any("infinite variance" in note and "mean wait is infinite" in note for note in notes)
+    notes = run(2, 0.5, policies.jiq(), interarrival=laws.pareto(3), arrivals=10_000).notes
+    assert any("Interarrival times" in note for note in notes)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the memory of a process is read from /proc")
+def test_a_million_servers_fit_into_300_megabytes():
+    code = (
+        "from lbcore import laws, policies, workload\n"
+        "jiq, law = policies.jiq(), laws.exponential()\n"
+        "workload.simulate_workload(10**6, .9, jiq, law, arrivals=10**6, seed=1, progress=False)\n"
+        "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    for _ in range(2):  # the first may have to compile
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 300 * 1024
+
+
+@pytest.mark.parametrize(
+    "change, error, words",
+    [
+        ({"n_servers": 0}, ValueError, "n_servers must be an integer >= 1, not 0"),
+        ({"n_servers": 2.5}, TypeError, "n_servers must be an integer >= 1, not 2.5"),
+        ({"n_servers": 10**12}, MemoryError, "GiB"),
+        ({"load": 1.0}, ValueError, "load must be a number between 0 and 1, not 1: from 1 on the queues grow"),
+        ({"load": math.nan}, ValueError, "load must be a number between 0 and 1, not nan"),
+        ({"load": "high"}, TypeError, "load must be a number between 0 and 1, not 'high'"),
+        ({"load": math.inf, "buffers": 3}, ValueError, "load must be a number > 0, not inf"),
+        ({"policy": "jiq"}, TypeError, "policy must be one made by lb.jiq"),
+        ({"policy": policies.jsq_d(3)}, ValueError, "d must be at most the number of servers"),
+        ({"service": 1.0}, TypeError, "service must be a law such as lb.laws.exponential"),
+        ({"interarrival": "poisson"}, TypeError, "interarrival must be a law"),
+        ({"buffers": 0}, ValueError, "buffers must be >= 1, the job in service included, not 0"),
+        ({"buffers": 1.5}, TypeError, "buffers must be an integer >= 1, or one for each server, not 1.5"),
+        ({"buffers": [1, 2, 3]}, ValueError, "one for each of the 2 servers, not of shape"),
+        ({"bias": [1.0]}, ValueError, "one weight for each of the 2 servers, not 1"),
+        ({"bias": [1.0, -1.0]}, ValueError, "bias must be finite numbers >= 0"),
+        ({"bias": [0.0, 0.0]}, ValueError, "bias must not be 0 for all servers"),
+        ({"bias": [1, 1], "policy": policies.jsq()}, ValueError, "bias is for random routing, JIQ and JBT"),
+        ({"bias": [9, 1], "policy": policies.random(), "load": 0.6}, ValueError, "sends 0.9 of all jobs to one server"),
+        ({"work": [1.0, 0.5]}, ValueError, "work must be an increasing array"),
+        ({"work": [math.nan]}, ValueError, "work must be finite numbers >= 0"),
+        ({"arrivals": 0}, ValueError, "arrivals must be an integer >= 1, not 0"),
+        ({"arrivals": None, "rel_precision": 0.1, "service": laws.pareto(1.5)}, ValueError, "infinite for pareto"),
+    ],
+)
+def test_bad_input_is_refused_with_a_sentence(change, error, words):
+    given = {
+        "n_servers": 2,
+        "load": 0.5,
+        "policy": policies.jiq(),
+        "service": laws.uniform(),
+        "arrivals": 1000,
+    } | change
+    with pytest.raises(error, match=words):
+        simulate_workload(progress=False, **given)
