@@ -80,9 +80,7 @@ def main(source):
     with tempfile.TemporaryDirectory() as folder:
         program = str(Path(folder) / "jsq_ctmc")
         subprocess.run(["gcc", "-O3", "-march=native", "-o", program, source], check=True)
-        print(
-            "  servers  policy                      chain   lanes  C branchy  C single   ratio  ratio of lanes"
-        )
+        print("  servers  policy                      chain   lanes  C branchy  C single   ratio  ratio of lanes")
         for n in (10, 100, 10**4, 10**6):
             branchy, single = c_nanoseconds(program, n)
             for policy in POLICIES:

@@ -1,29 +1,51 @@
 """Load-balancing theorems, exact and simulated: a small numba core behind research notebooks.
 
-========== ==================================================================================
-compiled   how kernels are compiled and cached
-checks     input checks that say what is allowed
-jsq        paper C: JSQ in the Halfin-Whitt regime, exact stationary law of the diffusion
-figures    results in, pictures out (imports matplotlib)
-explore    sliders (imports ipywidgets)
-========== ==================================================================================
+============== ================================================================================
+compiled       how kernels are compiled and cached
+checks         input checks that say what is allowed
+streams, draws reproducible random streams, draws from laws inside kernels
+policies       dispatching rules: random, round robin, JSQ, JSQ(d), JIQ, JBT(r), your own
+laws           service, interarrival and slotted laws
+records        what a simulation returns: estimates with intervals
+intervals      warm-up, confidence intervals, control variates
+estimate       replications, stop rules, live refinement
+markov, lanes  Poisson arrivals, exponential service
+workload       general service; calendar_queue and departures do the work
+slotted        the slotted model of paper A; pooled, its resource-pooled queue
+jsq            paper C: JSQ in the Halfin-Whitt regime, exact stationary law of the diffusion
+figures        results in, pictures out (imports matplotlib)
+explore        sliders (imports ipywidgets)
+============== ================================================================================
+
+``lb.simulate_markov``, ``lb.simulate_workload`` and ``lb.simulate_slotted`` run a policy: ``lb.random()``,
+``lb.round_robin()``, ``lb.jsq()``, ``lb.jsq_d(d)``, ``lb.jiq()``, ``lb.jbt(r)`` or ``lb.policy(function)``.
 """
 
 import importlib
 
 __version__ = "0.1.0"
 
-_MODULES = ("checks", "compiled", "explore", "figures", "jsq")
+_MODULES = (
+    "checks", "compiled", "draws", "estimate", "explore", "figures", "intervals", "jsq", "laws", "markov", "policies",
+    "pooled", "records", "slotted", "streams", "workload",
+)  # fmt: skip
+_NAMES = {
+    "simulate_markov": "markov",
+    "simulate_workload": "workload",
+    "simulate_slotted": "slotted",
+} | dict.fromkeys(("random", "round_robin", "jsq_d", "jiq", "jbt", "policy"), "policies")
 
-__all__ = [*_MODULES]
+__all__ = [*_MODULES, *_NAMES]
 
 
 def __getattr__(name):
     # modules are imported when first used, so that `import lbcore` is quick and needs no widgets
+    if name in _NAMES:
+        return getattr(importlib.import_module(f"lbcore.{_NAMES[name]}"), name)
     if name in _MODULES:
         return importlib.import_module(f"lbcore.{name}")
     raise AttributeError(f"module 'lbcore' has no attribute {name!r}")
 
 
 def __dir__():
-    return sorted([*globals(), *_MODULES])
+    return sorted([*globals(), *__all__])

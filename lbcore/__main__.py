@@ -2,7 +2,10 @@
 
 import time
 
-from lbcore import __version__, compiled, jsq
+from lbcore import __version__, compiled, jsq, laws, policies
+from lbcore.markov import simulate_markov
+from lbcore.slotted import simulate_slotted
+from lbcore.workload import simulate_workload
 
 
 def main():
@@ -10,6 +13,14 @@ def main():
     start = time.perf_counter()
     removed = compiled.remove_stale()
     jsq.diffusion_law(1.0)
+    short = {"replications": 16, "seed": 1, "progress": False}
+    batch, offer = laws.bernoulli(0.5, 6), laws.bernoulli(0.5, 2)
+    for policy in (policies.jsq(), policies.jsq_d(2), policies.jbt(2), policies.jiq(), policies.random(),
+                   policies.round_robin()):  # fmt: skip
+        simulate_markov(3, 0.5, policy, events=16_000, **short)
+        simulate_markov(3, 0.5, policy, rates=[1.0, 1.0, 1.1], events=16_000, **short)
+        simulate_workload(3, 0.5, policy, laws.exponential(), arrivals=16_000, **short)
+        simulate_slotted(3, 0.5, policy, batch, offer, slots=16_000, **short)
     seconds = time.perf_counter() - start
     print(f"lbcore {__version__}: kernels ready in {compiled.FOLDER} ({seconds:.1f} s, {removed} old folders removed)")
 

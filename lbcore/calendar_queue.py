@@ -11,9 +11,9 @@ so that policies can be compared on the same arrivals.
 import numba
 import numpy as np
 
-from . import draws
-from .compiled import kernel
-from .streams import load, next_uint64, store, take_below, take_uniform
+from lbcore import draws
+from lbcore.compiled import kernel
+from lbcore.streams import load, next_uint64, store, take_below, take_uniform
 
 COLUMNS = (
     "level",  # an observation of the jobs in system at each arrival: busy servers + arrival rate x wait

@@ -8,9 +8,9 @@ threshold or not; or completely, for JSQ), so that a choice costs the same for a
 import numba
 import numpy as np
 
-from . import draws, policies, streams
-from .calendar_queue import BLOCK, LATE, add_profile, file, inlined, slots_per_unit, split
-from .compiled import kernel
+from lbcore import draws, policies, streams
+from lbcore.calendar_queue import BLOCK, LATE, add_profile, file, inlined, slots_per_unit, split
+from lbcore.compiled import kernel
 
 SHORTEST, BELOW, SAMPLED, SAMPLED_TWICE, IN_TURN, RANDOM, CHOOSER = range(7)
 

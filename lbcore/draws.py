@@ -13,8 +13,8 @@ import math
 
 import numpy as np
 
-from .compiled import kernel
-from .streams import load, store, take_below, take_exponential, take_normal, take_uniform
+from lbcore.compiled import kernel
+from lbcore.streams import load, store, take_below, take_exponential, take_normal, take_uniform
 
 EXPONENTIAL, DETERMINISTIC, ERLANG, HYPEREXPONENTIAL, LOGNORMAL, WEIBULL, UNIFORM, PARETO = range(8)
 DISCRETE, EMPIRICAL, MIXTURE = 8, 9, 10

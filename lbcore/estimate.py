@@ -28,9 +28,9 @@ from typing import Any, Protocol
 import numpy as np
 from tqdm.auto import tqdm
 
-from . import streams
-from .intervals import Sample, column_slices, linearised, neighbour_correlation, warm_up
-from .records import Simulation
+from lbcore import streams
+from lbcore.intervals import Sample, column_slices, linearised, neighbour_correlation, warm_up
+from lbcore.records import Simulation
 
 _CELLS = 128  # cells kept of each replication, at most
 _LOOKS = (64, 80, 96, 112)  # numbers of cells at which `rel_precision` may end a run
@@ -198,9 +198,7 @@ class Run:
         last = None
         total = None if self._length == math.inf else self._length * len(self._states)
         try:
-            with tqdm(
-                total=total, unit=f" {self._model.unit}", unit_scale=True, delay=1, disable=not progress
-            ) as bar:
+            with tqdm(total=total, unit=f" {self._model.unit}", unit_scale=True, delay=1, disable=not progress) as bar:
                 for last in self:
                     bar.update(last.steps - bar.n)
         except KeyboardInterrupt:
@@ -318,9 +316,7 @@ class Run:
         estimates = model.report(Sample(cells, model.columns, cuts))
         notes = [*doubts, *model.notes]
         if complete and self._rel_precision is not None and not self._precise(estimates):
-            notes.append(
-                f"The relative precision {self._rel_precision:g} was not reached within these {model.unit}."
-            )
+            notes.append(f"The relative precision {self._rel_precision:g} was not reached within these {model.unit}.")
         return Simulation(
             asked=self._asked,
             estimates=estimates,

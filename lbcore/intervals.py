@@ -16,7 +16,7 @@ import math
 import numpy as np
 from scipy.special import stdtrit
 
-from .records import Estimate
+from lbcore.records import Estimate
 
 
 class Sample:
@@ -42,9 +42,7 @@ class Sample:
             edges = cut + np.arange(self.batches) * (count - cut) // self.batches
             self._sums[half::2] = np.add.reduceat(cells[half::2], edges, axis=1)
         ends = np.cumsum(list(columns.values()))
-        self._slices = {
-            n: slice(end - size, end) for (n, size), end in zip(columns.items(), ends, strict=True)
-        }
+        self._slices = {n: slice(end - size, end) for (n, size), end in zip(columns.items(), ends, strict=True)}
 
     def sum(self, name):
         """Return the sums of a column: shape (groups,), or (groups, width) for one wider than 1."""
@@ -82,9 +80,7 @@ class Sample:
         if freedom < 1:
             return _estimate(value.reshape(shape), np.full(shape, math.inf))
         variance = (residuals**2).sum(axis=0) / freedom * factor
-        correlation = np.clip(
-            neighbour_correlation(residuals.reshape(-1, self.batches, y.shape[1])), 0.0, 0.9
-        )
+        correlation = np.clip(neighbour_correlation(residuals.reshape(-1, self.batches, y.shape[1])), 0.0, 0.9)
         variance *= (1.0 + correlation) / (1.0 - correlation)
         half_width = _longer_arm(residuals, freedom) * np.sqrt(variance)
         return _estimate(value.reshape(shape), half_width.reshape(shape))
@@ -173,9 +169,7 @@ def _longer_arm(residuals, freedom):
         return np.full(residuals.shape[1], t)
     spread = np.sqrt((residuals**2).sum(axis=0) / freedom)
     third = (residuals**3).sum(axis=0) * n / ((n - 1) * (n - 2))
-    b = np.divide(np.abs(third), spread**3, out=np.zeros_like(third), where=spread > 0.0) / (
-        6.0 * math.sqrt(n)
-    )
+    b = np.divide(np.abs(third), spread**3, out=np.zeros_like(third), where=spread > 0.0) / (6.0 * math.sqrt(n))
     safe = np.maximum(b, 1e-6)
     return np.where(b > 1e-6, (1.0 - np.cbrt(1.0 - 6.0 * safe * (t + safe))) / (2.0 * safe), t)
 

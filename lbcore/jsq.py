@@ -30,7 +30,7 @@ from numpy.polynomial.polynomial import polyval2d
 from scipy.interpolate import BarycentricInterpolator, BPoly
 from scipy.special import log_ndtr
 
-from lbcore import checks
+from lbcore import checks, policies
 from lbcore.compiled import kernel
 
 BETA_RANGE = (0.01, 6.0)
@@ -613,3 +613,6 @@ def wait_probability_mmn(beta):
     beta = checks.real(beta, "beta", math.ulp(0.0), math.inf, allowed="beta must be positive")
     log_ratio = log_ndtr(beta) + beta * beta / 2 + math.log(2 * math.pi) / 2
     return 1 / (1 + beta * math.exp(log_ratio)) if log_ratio < 700 else 0.0
+
+
+policies.share_name(__name__)

@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from . import streams
-from .compiled import kernel
+from lbcore import streams
+from lbcore.compiled import kernel
 
 LANES, LEVELS = 16, 12
 SHORTEST, BELOW, SAMPLED = range(3)

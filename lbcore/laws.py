@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 
-from . import draws
+from lbcore import draws
 
 
 @dataclass(frozen=True, eq=False, repr=False)

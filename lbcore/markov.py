@@ -20,9 +20,9 @@ from functools import partial
 import numba
 import numpy as np
 
-from . import draws, estimate, lanes, policies, streams
-from .compiled import kernel
-from .records import Estimate
+from lbcore import draws, estimate, lanes, policies, streams
+from lbcore.compiled import kernel
+from lbcore.records import Estimate
 
 LEVELS = 64  # the occupancy is reported for 1 .. LEVELS jobs
 _COLUMNS = {
@@ -354,9 +354,7 @@ class _OccupancyChain(_Chain):
 
     def advance(self, state, steps, out):
         while steps > 0:
-            steps -= _occupancy_kernel(
-                self.setting, state.counts, state.areas, state.place, state.stream, steps, out
-            )
+            steps -= _occupancy_kernel(self.setting, state.counts, state.areas, state.place, state.stream, steps, out)
             state.grow_if_full()
 
     def advance_group(self, states, steps, outs):
@@ -445,9 +443,7 @@ def _check_stable(policy, rates, load):
     """Refuse a policy that overloads the slowest of unequal servers, where that is known exactly."""
     n, arrival_rate = rates.size, load * rates.sum()
     if policy.code in (policies.RANDOM, policies.ROUND_ROBIN):
-        share = np.array(
-            [1.0 / n]
-        )  # of all jobs, that go to the slowest 1, 2, ... servers whatever the queues
+        share = np.array([1.0 / n])  # of all jobs, that go to the slowest 1, 2, ... servers whatever the queues
     elif policy.code in (policies.JSQ_D, policies.JSQ_D_REPLACED):
         share = _all_among(n, policy.parameter, policy.code == policies.JSQ_D_REPLACED)[1:]
     else:
@@ -575,9 +571,7 @@ def _check_rates(rates, n):
     except (TypeError, ValueError):
         raise TypeError("rates must be an array of service rates, one for each server") from None
     if array.shape != (n,):
-        raise ValueError(
-            f"rates must hold one service rate for each of the {n} servers, not shape {array.shape}"
-        )
+        raise ValueError(f"rates must hold one service rate for each of the {n} servers, not shape {array.shape}")
     if not (np.isfinite(array).all() and (array > 0.0).all()):
         raise ValueError("rates must all be finite and greater than 0")
     return array

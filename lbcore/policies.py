@@ -8,14 +8,16 @@ Every policy sees all jobs at a server, the one in service included.
 
 import math
 import operator
+import sys
+import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numba
 import numpy as np
 
-from . import streams
-from .compiled import kernel
+from lbcore import streams
+from lbcore.compiled import kernel
 
 RANDOM, RANDOM_BY_RATE, ROUND_ROBIN, JSQ, JSQ_D, JSQ_D_REPLACED, JBT, JBT_BY_RATE, USER = range(9)
 _NO_THRESHOLD = 2**62  # longer than any queue
@@ -200,9 +202,7 @@ class Policy:
         """
         if self.blind:
             return 0.0
-        return {JSQ: 2.0 * n_servers, JSQ_D: 2.0 * self.parameter, JSQ_D_REPLACED: 2.0 * self.parameter}.get(
-            self.code
-        )
+        return {JSQ: 2.0 * n_servers, JSQ_D: 2.0 * self.parameter, JSQ_D_REPLACED: 2.0 * self.parameter}.get(self.code)
 
     def new_memory(self, n_servers) -> np.ndarray:
         """Return the memory that one replication starts with."""
@@ -388,9 +388,7 @@ def _try_out(record, n_servers, rates) -> None:
                 f"policy {record.name} failed on queues {_shown(before)}: {type(error).__name__}: {error}"
             ) from error
         if isinstance(server, bool) or not isinstance(server, int | np.integer):
-            raise TypeError(
-                f"policy {record.name} must return the index of a server, an integer, not {server!r}"
-            )
+            raise TypeError(f"policy {record.name} must return the index of a server, an integer, not {server!r}")
         if not 0 <= server < n_servers:
             raise ValueError(
                 f"policy {record.name} chose server {server} for queues {_shown(before)}; "
@@ -402,3 +400,13 @@ def _try_out(record, n_servers, rates) -> None:
 
 def _shown(queues) -> str:
     return np.array2string(queues, threshold=20, edgeitems=8, separator=", ")
+
+
+class _ModuleAndPolicy(types.ModuleType):
+    def __call__(self, *arguments, **options):
+        return globals()[self.__name__.rpartition(".")[2]](*arguments, **options)
+
+
+def share_name(module):
+    """Let the module of a paper be called like the policy of the same name: ``lb.jsq.diffusion_law`` and ``lb.jsq()``."""
+    sys.modules[module].__class__ = _ModuleAndPolicy

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import policies
+from lbcore import policies
 
 _LARGEST_STEP = 10**6  # of the pooled queue in one slot, in units of the common divisor of all values
 
@@ -63,9 +63,7 @@ def slot_laws(arrivals, services, n_servers, epsilon=None) -> SlotLaws:
     n = policies.whole(n_servers, "n_servers")
     services = [services] * n if hasattr(services, "mean") else list(services)
     if len(services) != n:
-        raise ValueError(
-            f"services must be one law, or one for each of the {n} servers, not {len(services)} laws"
-        )
+        raise ValueError(f"services must be one law, or one for each of the {n} servers, not {len(services)} laws")
     distinct = list({id(law): law for law in services}.values())
     place = {id(law): k for k, law in enumerate(distinct)}
     offers = [_points(law, "services") for law in distinct]
@@ -74,16 +72,12 @@ def slot_laws(arrivals, services, n_servers, epsilon=None) -> SlotLaws:
     if epsilon is None:
         rate = laws.rate
         if not rate < capacity:
-            raise ValueError(
-                f"arrivals must be fewer than services in the mean, not {rate} against {capacity} a slot"
-            )
+            raise ValueError(f"arrivals must be fewer than services in the mean, not {rate} against {capacity} a slot")
         return laws
     try:
         gap = float(epsilon)
     except (TypeError, ValueError):
-        raise TypeError(
-            f"epsilon must be a number between 0 and the total service rate, not {epsilon!r}"
-        ) from None
+        raise TypeError(f"epsilon must be a number between 0 and the total service rate, not {epsilon!r}") from None
     if not 0.0 < gap < capacity:
         raise ValueError(
             f"epsilon must lie between 0 and the total service rate {capacity:g}, not {gap:g}: it is the service rate "
@@ -115,9 +109,7 @@ def _points(law, name):
             "to be bounded whole numbers; make such a law with lb.laws.pmf(values, probabilities)"
         )
     if np.any(values != np.rint(values)) or np.any(values < 0):
-        raise ValueError(
-            f"{name} of a slot must be whole numbers, not {values[values != np.rint(values)][0]}"
-        )
+        raise ValueError(f"{name} of a slot must be whole numbers, not {values[values != np.rint(values)][0]}")
     return np.rint(values).astype(np.int64), np.asarray(probabilities)
 
 
@@ -203,6 +195,4 @@ def _log_mean_exp(exponents, probabilities):
     largest = exponents.real.max(axis=-1)
     w = (np.expm1(exponents - largest[..., None]) * probabilities).sum(axis=-1)
     # numpy's log1p is not accurate for small complex numbers
-    return (
-        largest + 0.5 * np.log1p(w.real * (2.0 + w.real) + w.imag**2) + 1j * np.arctan2(w.imag, 1.0 + w.real)
-    )
+    return largest + 0.5 * np.log1p(w.real * (2.0 + w.real) + w.imag**2) + 1j * np.arctan2(w.imag, 1.0 + w.real)

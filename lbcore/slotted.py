@@ -18,9 +18,9 @@ from functools import partial
 import numba
 import numpy as np
 
-from . import estimate, policies, pooled, streams
-from .compiled import kernel
-from .records import Estimate
+from lbcore import estimate, policies, pooled, streams
+from lbcore.compiled import kernel
+from lbcore.records import Estimate
 
 LEVELS = 64  # the tail of the distance is reported at 1 .. LEVELS
 _RESOLUTION = 1e-9  # no interval of the mean is relatively narrower: so well is the pooled mean known
@@ -131,9 +131,7 @@ def _slots_body(chooser, code, parameter, threshold, rates, cumulative_rates, dr
                     skip -= queues[server] < parameter
                     server += 1
         else:
-            server = np.int64(
-                chooser(code, parameter, queues, rates, cumulative_rates, memory, policy_stream)
-            )
+            server = np.int64(chooser(code, parameter, queues, rates, cumulative_rates, memory, policy_stream))
             if server < 0 or server >= n:
                 place[1] = server
                 done = -1
@@ -213,9 +211,7 @@ _slots_any = numba.njit(nogil=True, error_model="numpy")(_slots_body)  # compile
 @kernel
 def _slots_kernel(code, parameter, threshold, rates, cumulative_rates, draws, state, steps, out):
     """Run slots under a built-in policy, see :func:`_slots_body`."""
-    return _slots_any(
-        policies.choose, code, parameter, threshold, rates, cumulative_rates, draws, state, steps, out
-    )
+    return _slots_any(policies.choose, code, parameter, threshold, rates, cumulative_rates, draws, state, steps, out)
 
 
 class _Slots:
@@ -262,9 +258,7 @@ class _Slots:
         run = _slots_kernel if policy.function is None else partial(_slots_any, policy.chooser)
         arguments = self.threshold, self.rates, self.cumulative_rates, self.draws, state, steps, out
         if run(policy.code, policy.parameter, *arguments) < 0:
-            raise ValueError(
-                f"policy {policy} chose server {state[3][1]}; servers are numbered 0 to {self.n - 1}"
-            )
+            raise ValueError(f"policy {policy} chose server {state[3][1]}; servers are numbered 0 to {self.n - 1}")
 
     def report(self, sample):
         """Return the estimates, the mean number of tasks first."""
@@ -373,9 +367,7 @@ def simulate_slotted(
     >>> lb.simulate_slotted(2, 0.05, lb.jbt(4), batch, offer, slots=10**7, seed=1).excess
     """
     if not isinstance(policy, policies.Policy):
-        raise TypeError(
-            f"policy must be one made by lb.jbt(r), lb.jsq(), ... or lb.policy(f), not {policy!r}"
-        )
+        raise TypeError(f"policy must be one made by lb.jbt(r), lb.jsq(), ... or lb.policy(f), not {policy!r}")
     n = policies.whole(n_servers, "n_servers")
     estimate.require_memory(24.0 * n, f"{n} servers")
     laws = pooled.slot_laws(arrivals, services, n, epsilon)

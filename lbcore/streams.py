@@ -16,11 +16,9 @@ import operator
 import numba
 import numpy as np
 
-from .compiled import kernel
+from lbcore.compiled import kernel
 
-_U8, _U11, _U12, _U17, _U19, _U23, _U32, _U41, _U45 = (
-    np.uint64(k) for k in (8, 11, 12, 17, 19, 23, 32, 41, 45)
-)
+_U8, _U11, _U12, _U17, _U19, _U23, _U32, _U41, _U45 = (np.uint64(k) for k in (8, 11, 12, 17, 19, 23, 32, 41, 45))
 _ONE, _BYTE, _LOW32, _TWO32 = np.uint64(1), np.uint64(255), np.uint64(2**32 - 1), np.uint64(2**32)
 
 

@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
-from . import calendar_queue, departures, draws, estimate, laws, policies
-from .records import Estimate
+from lbcore import calendar_queue, departures, draws, estimate, laws, policies
+from lbcore.records import Estimate
 
 
 class _Servers:

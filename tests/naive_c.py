@@ -60,9 +60,7 @@ def pooled_mean(arrivals, services, length):
     for values in itertools.product(arrivals.items(), *(law.items() for law in services)):
         net = values[0][0] - sum(v for v, _ in values[1:])
         step[net] = step.get(net, 0.0) + math.prod(p for _, p in values)
-    return float(
-        _stationary(length, lambda p: [(max(p + x, 0), q) for x, q in step.items()]) @ np.arange(length)
-    )
+    return float(_stationary(length, lambda p: [(max(p + x, 0), q) for x, q in step.items()]) @ np.arange(length))
 
 
 def two_server_mean(batch, epsilon, r, length):
@@ -75,9 +73,7 @@ def two_server_mean(batch, epsilon, r, length):
         for server, size in itertools.product(short, (0, batch)):
             weight = (some if size else 1 - some) / len(short)
             for offer in itertools.product((0, 1), (0, 1)):
-                new = [
-                    q + size * (n == server) - s for n, (q, s) in enumerate(zip(queues, offer, strict=True))
-                ]
+                new = [q + size * (n == server) - s for n, (q, s) in enumerate(zip(queues, offer, strict=True))]
                 a, b = (min(max(q, 0), length - 1) for q in new)
                 yield a * length + b, weight / 4
 

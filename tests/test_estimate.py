@@ -328,10 +328,7 @@ def test_warm_up_is_found_by_the_other_half():
 def test_records_read_well():
     result = run(steps=10**5)
     assert "mean_total" in repr(result) and "Too short" in run(0.95, steps=1000)._repr_html_()
-    assert (
-        "<script>"
-        not in estimate.run(MM1(0.5), {"policy": "<script>"}, steps=1000, progress=False)._repr_html_()
-    )
+    assert "<script>" not in estimate.run(MM1(0.5), {"policy": "<script>"}, steps=1000, progress=False)._repr_html_()
     assert result.load == 0.8 and "mean_total" in dir(result)
     with pytest.raises(AttributeError, match="mean_total"):
         result.mean_totals  # noqa: B018

@@ -146,8 +146,7 @@ def test_both_chains_agree():
 @needs_speed
 def test_round_robin_lies_between_random_and_shortest():
     waits = [
-        run(4, 0.8, p, events=10**6).mean_wait
-        for p in (policies.jsq(), policies.round_robin(), policies.random())
+        run(4, 0.8, p, events=10**6).mean_wait for p in (policies.jsq(), policies.round_robin(), policies.random())
     ]
     assert waits[0].high < waits[1].low and waits[1].high < waits[2].low
 
@@ -189,9 +188,7 @@ def test_what_was_never_seen_has_an_upper_limit():
 @needs_speed
 def test_messages():
     result = run(3, 0.8, policies.jiq())
-    assert_agrees(
-        result.messages, 1.0 - result.wait_probability.value, slack=2.5 * result.wait_probability.half_width
-    )
+    assert_agrees(result.messages, 1.0 - result.wait_probability.value, slack=2.5 * result.wait_probability.half_width)
     again = run(3, 0.8, policies.jiq(), rates=np.ones(3))
     assert_agrees(again.messages, result.messages.value, slack=2.5 * result.messages.half_width)
     assert run(3, 0.8, policies.jsq_d(2), events=10**5).messages.value == 4.0

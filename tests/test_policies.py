@@ -43,9 +43,7 @@ def frequencies(policy, queues, count=COUNT):
     return out[:-1] / count
 
 
-@pytest.mark.parametrize(
-    "queues", [[0, 0, 0, 0, 0, 0], [2, 1, 0, 3, 0, 1], [5, 4, 4, 3, 3, 9], [2, 2, 1, 2, 2, 2]]
-)
+@pytest.mark.parametrize("queues", [[0, 0, 0, 0, 0, 0], [2, 1, 0, 3, 0, 1], [5, 4, 4, 3, 3, 9], [2, 2, 1, 2, 2, 2]])
 @pytest.mark.parametrize(("policy", "law"), BUILT_IN, ids=[repr(p) for p, _ in BUILT_IN])
 def test_choices_have_their_law(policy, law, queues):
     expected, seen = law(queues), frequencies(policy, queues)
@@ -56,9 +54,7 @@ def test_choices_have_their_law(policy, law, queues):
 def test_round_robin_takes_turns():
     policy, queues, stream = policies.round_robin(), np.zeros(3, np.int64), streams.states(1, 1)[0]
     memory, rates = policy.new_memory(3), np.ones(3)
-    turns = [
-        policies.choose(policy.code, 0, queues, rates, np.cumsum(rates), memory, stream) for _ in range(7)
-    ]
+    turns = [policies.choose(policy.code, 0, queues, rates, np.cumsum(rates), memory, stream) for _ in range(7)]
     assert turns == [0, 1, 2, 0, 1, 2, 0]
 
 
@@ -144,14 +140,9 @@ def test_a_policy_of_your_own():
     stream, rates = streams.states(1, 1)[0], np.ones(3)
     queues, memory = np.array([0, 4, 1]), in_turn.new_memory(3)
     in_turn.check(3)
-    turns = [
-        in_turn.chooser(in_turn.code, 0, queues, rates, np.cumsum(rates), memory, stream) for _ in range(4)
-    ]
+    turns = [in_turn.chooser(in_turn.code, 0, queues, rates, np.cumsum(rates), memory, stream) for _ in range(4)]
     assert turns == [1, 2, 0, 1] and in_turn.new_memory(3)[0] == 0
-    seen = {
-        neighbours.chooser(policies.USER, 0, queues, rates, np.cumsum(rates), memory, stream)
-        for _ in range(50)
-    }
+    seen = {neighbours.chooser(policies.USER, 0, queues, rates, np.cumsum(rates), memory, stream) for _ in range(50)}
     assert seen == {0, 2}
 
 

@@ -29,9 +29,7 @@ def columns(out):
     """Split sums by column."""
     ends = np.cumsum(list(slotted._COLUMNS.values()))
     parts = np.split(out, ends[:-1])
-    return {
-        name: part if part.size > 1 else part[0] for name, part in zip(slotted._COLUMNS, parts, strict=True)
-    }
+    return {name: part if part.size > 1 else part[0] for name, part in zip(slotted._COLUMNS, parts, strict=True)}
 
 
 def same_draws(model, state, slots):
@@ -93,9 +91,7 @@ def test_every_sum_is_that_of_a_plain_simulation_on_the_same_draws(n, policy, ar
 
 @pytest.mark.kernel
 def test_the_drift_identity_telescopes_on_every_path():
-    model, state = model_and_state(
-        n=3, epsilon=0.3, policy=policies.jbt(2), services=ODD_OFFER, arrivals=ODD_BATCH
-    )
+    model, state = model_and_state(n=3, epsilon=0.3, policy=policies.jbt(2), services=ODD_OFFER, arrivals=ODD_BATCH)
     path = list(naive_c.slotted_path(*same_draws(model, state, 500), 2))
     before = [0] + [slot["total"] for slot in path[:-1]]
     gain = sum(
