@@ -1,6 +1,6 @@
 """Do 95 % intervals hold the exact value in 95 % of independent runs? 400 runs at each of six settings.
 
-Run ``python benchmarks/coverage.py [runs]``, some ten minutes for 400. Lengths, replications and warm-up are the defaults.
+Run ``python benchmarks/coverage.py [runs]``, ten minutes for 400; all lengths are the defaults.
 """
 
 import sys

@@ -3,7 +3,8 @@
     python benchmarks/markov.py path/to/jsq_ctmc.c
 
 Each line: servers, policy, nanoseconds per event of one chain, of 16 chains in vector lanes (where the policy can),
-of the C program's two variants of JSQ, and the ratios of ours to its `branchy` variant. CPU time, best of three, load 0.9, every chain warmed up first.
+of the C program's two variants of JSQ, and the ratios of ours to its `branchy` variant. CPU time, best of three, load
+0.9, every chain warmed up first.
 """
 
 import os

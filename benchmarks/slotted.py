@@ -1,6 +1,6 @@
 """Time per server and slot of the slotted model, on one pinned core, and what a second thread brings.
 
-Run ``python benchmarks/slotted.py``; pin with ``taskset -c 1`` for the first table (the second unpins itself).
+Run ``taskset -c 1 python benchmarks/slotted.py``; the last lines, on two threads, unpin themselves.
 """
 
 import os

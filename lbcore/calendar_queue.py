@@ -13,7 +13,7 @@ import numpy as np
 
 from lbcore import draws
 from lbcore.compiled import kernel
-from lbcore.streams import load, next_uint64, store, take_below, take_uniform
+from lbcore.streams import load, store, take_below, take_uniform
 
 COLUMNS = (
     "level",  # an observation of the jobs in system at each arrival: busy servers + arrival rate x wait
@@ -62,9 +62,8 @@ def slots_per_unit(n) -> float:
 
 
 def split(stream):
-    """Return the three streams of a replication, uint64 (3, 4), drawn from its one."""
-    stream = stream.copy()
-    return np.array([[next_uint64(stream) for _ in range(4)] for _ in range(3)], np.uint64)
+    """Return the three streams of a replication, uint64 (3, 4), made from its one."""
+    return np.random.SeedSequence(stream.tolist()).generate_state(12, np.uint64).reshape(3, 4)
 
 
 @kernel

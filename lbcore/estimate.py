@@ -6,9 +6,8 @@ A simulator hands over a *model* (see :class:`Model`) and what the user asked fo
                         replications=replications, seed=seed, threads=threads, progress=progress, live=live)
 
 ``model.report(sample)`` turns sums into a dict of named estimates with the methods ``sum``, ``ratio`` and
-``probability`` of :class:`lbcore.intervals.Sample`; the first is the one that `rel_precision` refers to. `steps`
-is the total over all replications, so that the cost of a run does not depend on how it is cut. ``live=True``
-returns a :class:`Run`.
+``probability`` of :class:`lbcore.intervals.Sample`; the first is the one that `rel_precision` refers to.
+`steps` is the total over all replications, so that the cost of a run does not depend on how it is cut.
 
 Each replication starts from an empty system, on its own stream, and is cut into 64 to 128 equal *cells*: when
 128 are full, neighbours are added up and cells double. Cells depend on what was asked alone, never on time or
@@ -23,6 +22,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
+from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,41 +33,24 @@ from lbcore.intervals import Sample, column_slices, linearised, neighbour_correl
 from lbcore.records import Simulation
 
 _CELLS = 128  # cells kept of each replication, at most
-_LOOKS = (64, 80, 96, 112)  # numbers of cells at which `rel_precision` may end a run
+_LOOKS = (64, 80, 96, 112, 128)  # numbers of cells at which `rel_precision` may end a run
 _YIELD_SECONDS = 0.05
 _LEAST_TIMES, _LEAST_TIMES_IN_ALL = 10, 200  # relaxation times: one replication, all together
 _MOST_CORRELATION = 0.4  # of neighbouring sixteenths: about what 10 relaxation times of one queue give
 
 
 class Model(Protocol):
-    """What a simulator gives to the driver.
+    """What a simulator gives to the driver."""
 
-    Attributes
-    ----------
-    columns : dict of str to int
-        Name and width of each column of sums, in the order they stand in `out`; a scalar has width 1.
-    level : tuple of str
-        (numerator, denominator): scalar columns whose ratio shows the warm-up, say ``("total", "time")``.
-    unit : str
-        What a step is, in the plural and as the user's argument is called: "events", "arrivals", "slots".
-    chunk_steps : int
-        Steps that take about 2 ms: `advance` is never asked for more at once.
-    relaxation_steps : float
-        Steps in which one replication forgets its start; for one queue at load rho this is the number of
-        steps in 1 / (1 - sqrt(rho))^2, about 4 / (1 - rho)^2, mean service times.
-    bytes_per_replication : int
-        Memory of one state.
-    notes : tuple of str
-        Sentences to go with every result.
-    """
-
-    columns: Mapping[str, int]
-    level: tuple[str, str]
-    unit: str
-    chunk_steps: int
-    relaxation_steps: float
-    bytes_per_replication: int
-    notes: tuple[str, ...]
+    columns: Mapping[str, int]  # name and width of each column of sums, in the order they stand in `out`
+    level: tuple[str, str]  # (numerator, denominator): scalar columns whose ratio shows the warm-up
+    unit: str  # what a step is, in the plural and as the user's argument is called: "events", "slots", ...
+    chunk_steps: int  # steps that take about 2 ms: `advance` is never asked for more at once
+    relaxation_steps: float  # steps in which a replication forgets its start; for one queue at load rho,
+    # those of 1 / (1 - sqrt(rho))^2, about 4 / (1 - rho)^2, mean service times
+    bytes_per_replication: int  # memory of one state
+    notes: tuple[str, ...]  # sentences to go with every result
+    # optional: group, the replications that ``advance_group(states, steps, outs)`` advances together
 
     def start(self, stream) -> Any:
         """Return the state of one replication, empty at time 0, that draws from `stream` (uint64[4])."""
@@ -144,16 +127,14 @@ def run(
     if replications is None:
         replications = min(32, max(4, 2**26 // max(1, int(model.bytes_per_replication))))
     replications = _count(replications, "replications")
-    if rel_precision is not None and not 0.0 < rel_precision < 1.0:
+    if rel_precision is not None and not (isinstance(rel_precision, Real) and 0.0 < rel_precision < 1.0):
         raise ValueError(f"rel_precision must lie between 0 and 1, not {rel_precision!r}")
     if steps is None and rel_precision is None:
         steps = max(10**6, replications, min(10**9, math.ceil(100 * model.relaxation_steps * replications)))
     elif steps is not None:
         steps = _count(steps, model.unit)
         if steps < replications:
-            raise ValueError(
-                f"{model.unit} ({steps}) are shared by the replications ({replications}): one each is the least"
-            )
+            raise ValueError(f"{steps} {model.unit} are too few for {replications} replications: one each is the least")
     if threads is None:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = min(_count(threads, "threads"), replications)
@@ -175,11 +156,12 @@ class Run:
     def __init__(self, model, asked, steps, rel_precision, states, threads):
         self._model, self._asked, self._rel_precision, self._threads = model, asked, rel_precision, threads
         self._length = math.inf if steps is None else -(-steps // len(states))
-        self._plan = _plan(self._length, max(1, int(model.chunk_steps)))
+        self._chunk = max(1, int(model.chunk_steps))
+        self._plan = _plan(self._length, self._chunk)
         self._units = []  # as far as the plan has been unrolled
-        self._states = [model.start(state) for state in states]
-        self._fresh = [[] for _ in states]  # sums of finished units, not yet taken in
-        self._finished, self._busy = [0] * len(states), [False] * len(states)
+        self._groups = [[model.start(state) for state in group] for group in _groups(model, states)]
+        self._fresh = [[] for _ in self._groups]  # sums of finished units, not yet taken in
+        self._finished, self._busy = [0] * len(self._groups), [False] * len(self._groups)
         width = sum(model.columns.values())
         self._grid = np.zeros((len(states), _CELLS, width)), 0, 0, 0  # cells, how many, length of one, steps
         self._taken = 0  # units taken in
@@ -195,10 +177,10 @@ class Run:
 
     def result(self, progress=True):
         """Run to the end and return the last Simulation; an interrupt returns what was gathered so far."""
-        last = None
-        total = None if self._length == math.inf else self._length * len(self._states)
+        last, unit = None, f" {self._model.unit}"
+        total = None if self._length == math.inf else self._length * len(self._grid[0])
         try:
-            with tqdm(total=total, unit=f" {self._model.unit}", unit_scale=True, delay=1, disable=not progress) as bar:
+            with tqdm(total=total, unit=unit, unit_scale=True, delay=1, leave=False, disable=not progress) as bar:
                 for last in self:
                     bar.update(last.steps - bar.n)
         except KeyboardInterrupt:
@@ -239,20 +221,20 @@ class Run:
         return self._units[index]
 
     def _work(self):
-        """Advance the replication that is furthest behind, again and again, until the run is over."""
+        """Advance the group that is furthest behind, again and again, until the run is over."""
         while (chosen := self._choose()) is not None:
-            replication, lengths = chosen
-            sums = self._advance(self._states[replication], lengths)
+            group, lengths = chosen
+            sums = self._advance(self._groups[group], lengths)
             if sums is None:
                 return
             with self._change:
-                self._busy[replication] = False
-                self._fresh[replication].append(sums)
-                self._finished[replication] += 1
+                self._busy[group] = False
+                self._fresh[group].append(sums)
+                self._finished[group] += 1
                 self._change.notify_all()
 
     def _choose(self):
-        """Wait for work and return (replication, lengths of its next cells), or None when the run is over."""
+        """Wait for work and return (group, lengths of its next cells), or None when the run is over."""
         with self._change:
             while not self._stopping:
                 idle = (r for r, busy in enumerate(self._busy) if not busy)
@@ -265,15 +247,18 @@ class Run:
                 self._change.wait()
         return None
 
-    def _advance(self, state, lengths):
-        """Return the sums of the next cells, shape (cells, k), or None if the run was stopped meanwhile."""
-        chunk = max(1, int(self._model.chunk_steps))
-        sums = np.zeros((len(lengths), self._grid[0].shape[2]))
-        for out, length in zip(sums, lengths, strict=True):
-            for begin in range(0, length, chunk):
+    def _advance(self, states, lengths):
+        """Return the sums of the next cells, shape (states, cells, k), or None if the run was stopped meanwhile."""
+        sums = np.zeros((len(states), len(lengths), self._grid[0].shape[2]))
+        for cell, length in enumerate(lengths):
+            for begin in range(0, length, self._chunk):
                 if self._stopping:
                     return None
-                self._model.advance(state, min(chunk, length - begin), out)
+                steps = min(self._chunk, length - begin)
+                if len(states) > 1:
+                    self._model.advance_group(states, steps, sums[:, cell])
+                else:
+                    self._model.advance(states[0], steps, sums[0, cell])
         return sums
 
     def _gather(self, workers):
@@ -286,7 +271,7 @@ class Run:
                 if self._stopping:
                     return False
                 self._change.wait(0.1)
-            sums = np.stack([fresh.pop(0) for fresh in self._fresh])
+            sums = np.concatenate([fresh.pop(0) for fresh in self._fresh])
             lengths = self._unit(self._taken)
             self._taken += 1
             self._change.notify_all()
@@ -316,7 +301,7 @@ class Run:
         estimates = model.report(Sample(cells, model.columns, cuts))
         notes = [*doubts, *model.notes]
         if complete and self._rel_precision is not None and not self._precise(estimates):
-            notes.append(f"The relative precision {self._rel_precision:g} was not reached within these {model.unit}.")
+            notes.append(f"The relative precision {self._rel_precision:g} was not reached in these {model.unit}.")
         return Simulation(
             asked=self._asked,
             estimates=estimates,
@@ -341,8 +326,8 @@ class Run:
         times = steps / relaxation
         if times < _LEAST_TIMES or times * replications < _LEAST_TIMES_IN_ALL:
             sentence = (
-                f"Too short to be believed: {replications} replications of {times:.2g} relaxation times each "
-                f"(one is about {relaxation:.2g} {unit}); {_LEAST_TIMES} each, {_LEAST_TIMES_IN_ALL} in all, are the least."
+                f"Too short to be believed: {replications} replications of {times:.2g} relaxation times each, "
+                f"of about {relaxation:.2g} {unit}; {_LEAST_TIMES} each and {_LEAST_TIMES_IN_ALL} in all are needed."
             )
             return [sentence]
         parts = Sample(level, {"top": 1, "bottom": 1}, cuts, batches=16)
@@ -356,6 +341,13 @@ class Run:
             )
             return [sentence]
         return []
+
+
+def _groups(model, states):
+    """Return the streams in full groups of ``model.group``, if there is one, and what is left one by one."""
+    size = getattr(model, "group", 1)
+    full = len(states) // size * size
+    return [states[i : i + size] for i in range(0, full, size)] + [states[i : i + 1] for i in range(full, len(states))]
 
 
 def _plan(total, chunk):

@@ -8,7 +8,7 @@ way round, and a single replication at a fifth.
 Intervals: Student t over replications, of the linearised ratio; fewer than 10 replications are cut into
 batches, 20 in all, and the variance is raised for their first-order correlation. Queues being skew, the
 half-width is the longer arm of the skewness-adjusted interval (both as in Skart: Tafazzoli, Wilson, Lada and
-Steiger 2011, INFORMS J. Comput. 23, 298-314). Control variates: Lavenberg and Welch 1981, Manag. Sci. 27, 322-335.
+Steiger 2011, INFORMS J. Comput. 23, 298-314). Control variates: Lavenberg and Welch (1981), Manag. Sci. 27.
 """
 
 import math

@@ -11,6 +11,7 @@ evaluated without cancellation, so that they keep their relative precision far o
 """
 
 import math
+import numbers
 import operator
 from dataclasses import dataclass, replace
 
@@ -97,22 +98,20 @@ class Law:
 
     def stretched(self, factor) -> "Law":
         """Return the law of `factor` times the variable, for a positive finite factor."""
-        factor = _number(factor, "factor", 0.0, "a positive finite number")
+        factor = number(factor, "factor", 0.0, "a positive finite number")
         packed = self.packed.copy()
         packed[1] *= factor
         name = self.name if factor == 1.0 else f"{factor:g} x {self.name}"
         return replace(self, name=name, mean=self.mean * factor, variance=self.variance * factor**2, packed=packed)
 
 
-def _number(value, name, low, allowed) -> float:
+def number(value, name, low, allowed) -> float:
     """Return `value` as a finite float above `low`, or raise with the sentence "`name` must be `allowed`"."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be {allowed}, not {value!r}") from None
-    if not low < number < math.inf:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be {allowed}, not {value!r}")
+    if not low < value < math.inf:
         raise ValueError(f"{name} must be {allowed}, not {value!r}")
-    return number
+    return float(value)
 
 
 def vector(values, name, allowed="finite numbers >= 0") -> np.ndarray:
@@ -123,7 +122,7 @@ def vector(values, name, allowed="finite numbers >= 0") -> np.ndarray:
         raise TypeError(f"{name} must be {allowed}, not rows of different lengths") from None
     if array.dtype.kind not in "biuf":
         bad = next((v for v in array.flat if not isinstance(v, int | float | np.number)), values)
-        raise TypeError(f"{name} must be {allowed}; found {bad!r}")
+        raise TypeError(f"{name} must be {allowed}; found {str(bad)!r}")
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"{name} must be {allowed}, at least one, in one dimension; got shape {array.shape}")
     wrong = ~(np.isfinite(array) & (array >= 0))
@@ -146,7 +145,7 @@ def _probabilities(weights, name, count) -> np.ndarray:
 
 def _family(cls, name, mean, cv2, code, *parameters, **properties) -> Law:
     """Return a law of a family given by its form of mean 1, stretched to `mean`."""
-    mean = _number(mean, "mean", 0.0, "a positive finite number")
+    mean = number(mean, "mean", 0.0, "a positive finite number")
     if math.isinf(cv2 * mean**2) and not math.isinf(cv2):
         raise ValueError(f"{name} with mean {mean} has a variance beyond the doubles")
     if mean != 1.0:
@@ -220,7 +219,7 @@ class _Hyperexponential(Law):
 
 def hyperexponential(cv2, mean=1.0) -> Law:
     """One of two exponentials with balanced means, p1 m1 = p2 m2; variance cv2 mean^2, cv2 >= 1."""
-    cv2 = _number(cv2, "cv2", -math.inf, "a finite number >= 1")
+    cv2 = number(cv2, "cv2", -math.inf, "a finite number >= 1")
     if cv2 < 1.0:
         raise ValueError(f"cv2 of a hyperexponential law must be >= 1, not {cv2}; erlang(k) has 1/k")
     q = 1.0 / ((cv2 + 1.0) * (1.0 + math.sqrt((cv2 - 1.0) / (cv2 + 1.0))))
@@ -247,7 +246,7 @@ class _Lognormal(Law):
 
 def lognormal(cv2, mean=1.0) -> Law:
     """Exponential of a normal variable; variance cv2 mean^2, cv2 > 0."""
-    cv2 = _number(cv2, "cv2", 0.0, "a positive finite number")
+    cv2 = number(cv2, "cv2", 0.0, "a positive finite number")
     s2 = math.log1p(cv2)
     return _family(_Lognormal, f"lognormal({cv2:g})", mean, cv2, draws.LOGNORMAL, -s2 / 2, math.sqrt(s2))
 
@@ -262,7 +261,7 @@ class _Weibull(Law):
 
 def weibull(shape, mean=1.0) -> Law:
     """Weibull law, tail exp(-(w/scale)^shape), 0.02 <= shape <= 1000; decreasing hazard rate up to 1."""
-    shape = _number(shape, "shape", 0.0, "a positive finite number")
+    shape = number(shape, "shape", 0.0, "a positive finite number")
     if not 0.02 <= shape <= 1000.0:
         raise ValueError(f"shape of a weibull law must be from 0.02 to 1000, not {shape}")
     cv2 = math.expm1(math.lgamma(1 + 2 / shape) - 2 * math.lgamma(1 + 1 / shape))
@@ -297,7 +296,7 @@ class _Pareto(Law):
 
 def pareto(shape, mean=1.0) -> Law:
     """Pareto law, tail (smallest/w)^shape beyond its smallest value, shape > 1; no variance up to 2."""
-    shape = _number(shape, "shape", -math.inf, "a finite number > 1")
+    shape = number(shape, "shape", -math.inf, "a finite number > 1")
     if shape <= 1.0:
         raise ValueError(f"shape of a pareto law must be > 1, not {shape}: its mean would be infinite")
     cv2 = 1 / (shape * (shape - 2)) if shape > 2 else math.inf
@@ -339,7 +338,7 @@ def _factor(name, mean, own_mean) -> float:
     """Return what stretches `own_mean` to `mean`, 1 for None."""
     if own_mean == 0.0:
         raise ValueError(f"{name} is always 0; a law must have a positive mean")
-    return 1.0 if mean is None else _number(mean, "mean", 0.0, "a positive finite number or None") / own_mean
+    return 1.0 if mean is None else number(mean, "mean", 0.0, "a positive finite number or None") / own_mean
 
 
 def _discrete(name, values, probabilities, mean, samples=None) -> DiscreteLaw:
@@ -391,7 +390,7 @@ def pmf(values, probabilities) -> DiscreteLaw:
 
 def bernoulli(probability, value=1) -> DiscreteLaw:
     """Slotted law: the integer `value` >= 1 with this probability in (0, 1], otherwise 0."""
-    probability = _number(probability, "probability", 0.0, "a number in (0, 1]")
+    probability = number(probability, "probability", 0.0, "a number in (0, 1]")
     if probability > 1.0:
         raise ValueError(f"probability must be a number in (0, 1], not {probability}")
     return pmf([0, value], [1.0 - probability, probability])

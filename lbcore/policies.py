@@ -135,9 +135,9 @@ def choose(code, parameter, queues, rates, cumulative, memory, stream):
     """
     if code == JSQ:
         return choose_shortest(queues, stream)
-    if code == JBT or code == JBT_BY_RATE:
+    if code in (JBT, JBT_BY_RATE):
         return choose_below(queues, parameter, rates, cumulative, code == JBT_BY_RATE, stream)
-    if code == JSQ_D or code == JSQ_D_REPLACED:
+    if code in (JSQ_D, JSQ_D_REPLACED):
         return choose_sampled(queues, parameter, code == JSQ_D_REPLACED, memory, stream)
     if code == ROUND_ROBIN:
         turn = memory[0]
@@ -408,5 +408,5 @@ class _ModuleAndPolicy(types.ModuleType):
 
 
 def share_name(module):
-    """Let the module of a paper be called like the policy of the same name: ``lb.jsq.diffusion_law`` and ``lb.jsq()``."""
+    """Let a paper's module be called like the policy of its name: ``lb.jsq.diffusion_law`` and ``lb.jsq()``."""
     sys.modules[module].__class__ = _ModuleAndPolicy

@@ -1,17 +1,18 @@
 """Slotted arrivals and services at distance epsilon to capacity, and the resource-pooled queue they feed.
 
-The pooled queue ``P(t+1) = (P(t) + A(t) - S_1(t) - ... - S_N(t))^+`` is the single server of Zhou, Tan and Shroff
-(2018), arXiv 1808.06911, Eq. (2): no policy can have fewer jobs in the mean.
+The pooled queue ``P(t+1) = (P(t) + A(t) - S_1(t) - ... - S_N(t))^+`` is the single server of Zhou, Tan and
+Shroff (2018), arXiv 1808.06911, Eq. (2): no policy can have fewer tasks in the mean.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from lbcore import policies
 
-_LARGEST_STEP = 10**6  # of the pooled queue in one slot, in units of the common divisor of all values
+_LARGEST_STEP = 10**7  # arrivals and services of a slot in units of their common divisor
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +39,11 @@ class SlotLaws:
         return np.array([_mean(law) for law in self.services])[self.which]
 
     @property
+    def capacity(self):
+        """Mean services per slot, all servers."""
+        return float(sum(c * _mean(law) for law, c in self.counted))
+
+    @property
     def rate(self):
         """Mean arrivals per slot."""
         return _mean(self.arrivals)
@@ -45,7 +51,13 @@ class SlotLaws:
     @property
     def noise(self):
         """Variance of the batch plus those of all services: zeta of the paper."""
-        return _variance(self.arrivals) + sum(_variance(self.services[k]) for k in self.which)
+        return _variance(self.arrivals) + sum(c * _variance(law) for law, c in self.counted)
+
+    @property
+    def counted(self):
+        """Pairs (law, number of servers that have it)."""
+        counts = np.bincount(self.which, minlength=len(self.services)).tolist()
+        return list(zip(self.services, counts, strict=True))
 
 
 def _mean(law):
@@ -61,18 +73,20 @@ def _variance(law):
 def slot_laws(arrivals, services, n_servers, epsilon=None) -> SlotLaws:
     """Check the laws of a slot and set the arrival rate, see :func:`pooled_mean` for the arguments."""
     n = policies.whole(n_servers, "n_servers")
-    services = [services] * n if hasattr(services, "mean") else list(services)
-    if len(services) != n:
-        raise ValueError(f"services must be one law, or one for each of the {n} servers, not {len(services)} laws")
-    distinct = list({id(law): law for law in services}.values())
-    place = {id(law): k for k, law in enumerate(distinct)}
-    offers = [_points(law, "services") for law in distinct]
-    laws = SlotLaws(_points(arrivals, "arrivals"), offers, np.array([place[id(law)] for law in services]))
-    capacity = float(laws.service_rates.sum())
+    if hasattr(services, "mean") or not isinstance(services, Iterable):
+        distinct, which = [services], np.zeros(n, np.int64)
+    else:
+        services = list(services)
+        if len(services) != n:
+            raise ValueError(f"services must be one law, or one for each of the {n} servers, not {len(services)} laws")
+        distinct = list({id(law): law for law in services}.values())
+        place = {id(law): k for k, law in enumerate(distinct)}
+        which = np.array([place[id(law)] for law in services])
+    laws = SlotLaws(_points(arrivals, "arrivals"), [_points(law, "services") for law in distinct], which)
+    capacity = laws.capacity
     if epsilon is None:
-        rate = laws.rate
-        if not rate < capacity:
-            raise ValueError(f"arrivals must be fewer than services in the mean, not {rate} against {capacity} a slot")
+        if not laws.rate < capacity:
+            raise ValueError(f"arrivals, {laws.rate:g} a slot in the mean, must be fewer than services, {capacity:g}")
         return laws
     try:
         gap = float(epsilon)
@@ -80,19 +94,20 @@ def slot_laws(arrivals, services, n_servers, epsilon=None) -> SlotLaws:
         raise TypeError(f"epsilon must be a number between 0 and the total service rate, not {epsilon!r}") from None
     if not 0.0 < gap < capacity:
         raise ValueError(
-            f"epsilon must lie between 0 and the total service rate {capacity:g}, not {gap:g}: it is the service rate "
-            "less the arrival rate, and at 0 or less the queues grow for ever under every policy"
+            f"epsilon must lie between 0 and the total service rate {capacity:g}, not {gap:g}: it is the "
+            "service rate less the arrival rate; at 0 or less the queues grow for ever under every policy"
         )
     values, probabilities = laws.arrivals
     positive = values > 0
     some = float((capacity - gap) / (values * probabilities).sum() * probabilities[positive].sum())
-    if some > 1.0:
+    if some > 1.0 + 1e-12:
         raise ValueError(
-            f"arrivals cannot reach the mean {capacity - gap:g} = total service rate less epsilon: even a nonempty batch "
-            f"in every slot gives {(capacity - gap) / some:g}; epsilon acts by the probability of an empty batch"
+            f"arrivals cannot reach the mean {capacity - gap:g}, the total service rate less epsilon: a "
+            f"nonempty batch in every slot gives {(capacity - gap) / some:g}, and epsilon only sets the "
+            "probability of an empty one"
         )
     batch = probabilities[positive] / probabilities[positive].sum() * some
-    values, batch = np.append(0, values[positive]), np.append(1.0 - some, batch)
+    values, batch = np.append(0, values[positive]), np.append(max(0.0, 1.0 - some), batch)
     return SlotLaws((values, batch), laws.services, laws.which)
 
 
@@ -105,8 +120,8 @@ def _points(law, name):
     values, probabilities = getattr(law, "values", None), getattr(law, "probabilities", None)
     if values is None:
         raise ValueError(
-            f"{name} = {law!r} will not do: the paper (Zhou, Tan and Shroff 2018) assumes arrivals and services of a slot "
-            "to be bounded whole numbers; make such a law with lb.laws.pmf(values, probabilities)"
+            f"{name} = {law!r} will not do: the paper (Zhou, Tan and Shroff 2018) assumes arrivals and "
+            "services of a slot to be bounded whole numbers: lb.laws.pmf(values, probabilities) makes such laws"
         )
     if np.any(values != np.rint(values)) or np.any(values < 0):
         raise ValueError(f"{name} of a slot must be whole numbers, not {values[values != np.rint(values)][0]}")
@@ -124,8 +139,8 @@ def pooled_mean(arrivals, services, n_servers, epsilon=None) -> float:
         Services offered by each server in one slot; one law if all servers are equal.
     n_servers : int >= 1
     epsilon : float, optional
-        If given, the probability of an empty batch is set so that the mean batch is the total service rate less
-        epsilon; the law of a nonempty batch stays.
+        If given, the probability of an empty batch is set so that the mean batch is the total service rate
+        less epsilon; the law of a nonempty batch stays.
 
     Returns
     -------
@@ -138,14 +153,14 @@ def pooled_mean(arrivals, services, n_servers, epsilon=None) -> float:
 
     Notes
     -----
-    Spitzer's formula ``E[P] = sum_k E[(X_1 + ... + X_k)^+] / k``, X = arrivals less services, summed under Cauchy's
-    integral over a circle ``|z| = c``, with phi the generating function of X and ``1 < c < z0``, phi(z0) = 1::
+    With X = arrivals less services and phi its generating function, Spitzer's series (1956, Trans. Am. Math.
+    Soc. 82) ``E[P] = sum_k E[(X_1 + ... + X_k)^+] / k``, summed under Cauchy's integral, is that of Pollaczek
+    (Abate, Choudhury and Whitt 1993, Queueing Syst. 14)::
 
         E[P] = (1 / 2 pi i) integral of -log(1 - phi(z)) / (z - 1)^2 dz
 
-    at a ``log c`` between a third and two thirds of ``log z0``, by Gauss-Legendre rules on intervals of the angle that double away from 0. The series goes back
-    to Spitzer (1956), Trans. Am. Math. Soc. 82; the integral to Pollaczek (Abate, Choudhury and Whitt 1993, Queueing
-    Syst. 14).
+    over a circle of radius between 1 and z0, phi(z0) = 1; by Gauss-Legendre rules on intervals of the angle
+    that double away from 0.
     """
     return solve_pooled_mean(slot_laws(arrivals, services, n_servers, epsilon))
 
@@ -153,8 +168,7 @@ def pooled_mean(arrivals, services, n_servers, epsilon=None) -> float:
 def solve_pooled_mean(laws) -> float:
     """Return E[P] for checked laws, see :func:`pooled_mean`."""
     parts = [(*laws.arrivals, 1)]
-    counts = np.bincount(laws.which, minlength=len(laws.services))
-    parts += [(-values, p, count) for (values, p), count in zip(laws.services, counts, strict=True)]
+    parts += [(-values, p, count) for (values, p), count in laws.counted]
     highest = sum(int(v.max()) * count for v, _, count in parts)
     if highest <= 0:
         return 0.0
@@ -163,7 +177,7 @@ def solve_pooled_mean(laws) -> float:
     reach = sum(np.abs(values).max() * count for values, _, count in parts)
     if reach > _LARGEST_STEP:
         raise ValueError(
-            f"arrivals and services of one slot add up to {reach:.3g} times the common divisor of their values; "
+            f"arrivals and services of a slot add up to {reach:.3g} times their common divisor; "
             f"{_LARGEST_STEP:.0e} is the most"
         )
 
@@ -175,15 +189,19 @@ def solve_pooled_mean(laws) -> float:
     while log_phi(high).real < 0.0:
         high *= 2.0
     delta = high / 3.0  # log z0 lies between high / 2 and high
-    edges = [0.0, delta]
-    while edges[-1] < math.pi:
-        edges.append(min(math.pi, edges[-1] + min(edges[-1], 3.0 / reach)))
+    widest = 3.0 / reach
+    edges = [0.0, min(delta, widest)]
+    while edges[-1] < min(widest, math.pi):
+        edges.append(2.0 * edges[-1])
+    edges = np.append(edges, np.arange(edges[-1] + widest, math.pi + widest, widest)).clip(max=math.pi)
     nodes, weights = np.polynomial.legendre.leggauss(20)
-    total = 0.0
-    for k in range(0, len(edges) - 1, 1000):  # a block at a time, to save memory
-        part = np.array(edges[k : k + 1001])
-        half = np.diff(part)[:, None] / 2.0
-        s = delta + 1j * (part[:-1, None] + half * (1.0 + nodes))
+    total, block = 0.0, max(10, 10**4 // sum(len(values) for values, _, _ in parts))
+    for k in range(0, len(edges) - 1, block):  # to save memory
+        part = edges[k : k + block + 1]
+        matters = log_phi(delta + 1j * part).real > -60.0  # many servers: the rest is as good as 0
+        kept = matters[:-1] | matters[1:]
+        half = np.diff(part)[kept, None] / 2.0
+        s = delta + 1j * (part[:-1][kept, None] + half * (1.0 + nodes))
         step = np.expm1(s)
         integrand = -np.log(-np.expm1(log_phi(s))) * (1.0 + step) / step**2
         total += float((integrand.real * half * weights).sum())

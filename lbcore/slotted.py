@@ -1,8 +1,8 @@
 """The slotted model of the JBT paper: whole batches, per-slot services, every quantity its theorems speak of.
 
-Model (Zhou, Tan and Shroff 2018, arXiv 1808.06911). In slot t a batch of A(t) tasks goes, whole, to one server,
-chosen by the policy from the queues Q(t); server n offers S_n(t) services;
-``Q_n(t+1) = Q_n(t) + A_n(t) - S_n(t) + U_n(t)``, U_n unused services. All laws are i.i.d. over slots and bounded.
+Model (Zhou, Tan and Shroff 2018, arXiv 1808.06911). In slot t a batch of A(t) tasks goes, whole, to one
+server, chosen by the policy from the queues Q(t); server n offers S_n(t) services; with U_n unused services,
+``Q_n(t+1) = Q_n(t) + A_n(t) - S_n(t) + U_n(t)``. Slots are independent, all laws bounded.
 
 The mean number of tasks comes from the drift of ``(sum Q)^2``, exact for every policy. With
 ``|Q| = sum_n Q_n(t+1)``, ``|U| = sum_n U_n(t)`` and X = A - sum S_n, of mean -epsilon::
@@ -45,8 +45,8 @@ _BYTE, _EIGHT = np.uint64(255), np.uint64(8)
 def _byte_table(laws):
     """Return (table, cumulative, values) of several laws, for :func:`_resolve`.
 
-    ``table[k, b]``, int64, is the value of law k if its uniform number lies in [b, b + 1) / 256 and that settles it,
-    else -1; the other two, padded to shape (laws, m), settle it.
+    ``table[k, b]``, int64, is the value of law k if a uniform number in [b, b + 1) / 256 settles it, else -1;
+    the other two, padded to shape (laws, m), settle it.
     """
     m = max(len(values) for values, _ in laws)
     table = np.empty((len(laws), 256), np.int64)
@@ -82,14 +82,14 @@ def _slots_body(chooser, code, parameter, threshold, rates, cumulative_rates, dr
     Parameters
     ----------
     chooser : jitted function
-        With the arguments and result of :func:`policies.choose`, of which `code` and `parameter` are the first.
+        With the arguments and result of :func:`policies.choose`; `code` and `parameter` are the first.
     threshold : int
         r of the region R^(r) that distances are measured to.
     rates, cumulative_rates : ndarray of float64, shape (n,)
         Mean services of each server, and running sums.
     draws : tuple
-        See :func:`_byte_table`: table, cumulative, values, the last law being that of the arrivals; and which of the
-        others each server has (int64[n]).
+        See :func:`_byte_table`: table, cumulative, values, the last law being that of the arrivals; and which
+        of the others each server has (int64[n]).
     state : tuple
         queues (int64[n]), scratch (int64[n]), memory of the policy, pooled queue and server chosen last
         (int64[2]), stream of the policy, stream of arrivals and services (uint64[4]).
@@ -98,9 +98,9 @@ def _slots_body(chooser, code, parameter, threshold, rates, cumulative_rates, dr
 
     Notes
     -----
-    One random word serves eight servers, a byte each. The squared Euclidean distances to {x <= r} and {x >= r} are
-    sum ((x_n - r)^+)^2 and sum ((r - x_n)^+)^2. Random choice below a threshold is written out here, as
-    :func:`policies.choose` would do it, since the number of short queues is at hand.
+    One random word serves eight servers, a byte each. The squared Euclidean distances to {x <= r} and
+    {x >= r} are sum ((x_n - r)^+)^2 and sum ((r - x_n)^+)^2. Uniform choice below a threshold is written out,
+    as :func:`policies.choose` would do it, since the number of short queues is at hand.
     """
     table, cumulative, values, which = draws
     queues, scratch, memory, place, policy_stream, stream = state
@@ -115,7 +115,7 @@ def _slots_body(chooser, code, parameter, threshold, rates, cumulative_rates, dr
     total_2, total_3, total_4 = 0.0, 0.0, 0.0
     distance_1, distance_2, distance_3, distance_4, inside = 0.0, 0.0, 0.0, 0.0, 0
     done = steps
-    for step in range(steps):
+    for _ in range(steps):
         bits, words = streams.take_uint64(words)
         byte = np.int64(bits & _BYTE)
         arriving = table[batch, byte]
@@ -186,21 +186,21 @@ def _slots_body(chooser, code, parameter, threshold, rates, cumulative_rates, dr
             inside += 1
     streams.store(stream, words)
     place[0] = pooled_queue
-    out[0] += steps
-    out[1] += total_sum
-    out[2] += unused_sum
-    out[3] += unused_squared
-    out[4] += condition
-    out[5] += pooled_sum
-    out[6] += pooled_unused_squared
-    out[7] += crossing
-    out[8] += total_2
-    out[9] += total_3
-    out[10] += total_4
-    out[11] += distance_1
-    out[12] += distance_2
-    out[13] += distance_3
-    out[14] += distance_4
+    whole = (
+        done,
+        total_sum,
+        unused_sum,
+        unused_squared,
+        condition,
+        pooled_sum,
+        pooled_unused_squared,
+        crossing,
+    )
+    for k, value in enumerate(whole):
+        out[k] += value
+    real = (total_2, total_3, total_4, distance_1, distance_2, distance_3, distance_4)
+    for k, value in enumerate(real):
+        out[len(whole) + k] += value
     out[_DISTANCE] += inside
     return done
 
@@ -224,23 +224,23 @@ class _Slots:
         self.rates = laws.service_rates
         self.cumulative_rates = np.cumsum(self.rates)
         self.n = n = self.rates.size
-        self.epsilon = float(self.rates.sum()) - laws.rate
+        self.noise, self.epsilon = laws.noise, laws.capacity - laws.rate
         self.pooled_mean = pooled.solve_pooled_mean(laws)
         self.draws = (*_byte_table([*laws.services, laws.arrivals]), laws.which)
         self.chunk_steps = max(1, int(2e6 / (20.0 + 2.0 * n)))
         self.bytes_per_replication = 4096 + 16 * n + policy.new_memory(n).nbytes
-        # A queue with drift -epsilon and noise zeta forgets in 2 zeta / epsilon^2 slots; n that share no work, in n
-        # times that, up to a factor near 1; JBT lies between as its mean does, by the limit in the theory sheet.
+        # A queue with drift -epsilon and noise zeta forgets in 2 zeta / epsilon^2 slots; n that share no
+        # work, in about n times that; JBT lies between as its mean does, by the limit for constant r.
         slower = 1.0
         if policy.blind or policy.function is not None:
             slower = n
         elif policy.uses_threshold and n > 1:
             far = float(n) ** -min(policy.parameter, 1000)
             slower = min(n, (1 + (n - 2) * far) / (1 - far / n))
-        self.relaxation_steps = slower * 2.0 * laws.noise / self.epsilon**2
+        self.relaxation_steps = slower * 2.0 * self.noise / self.epsilon**2
 
     def start(self, stream):
-        """Return the state: arrivals and services draw from `stream` whatever the policy, which has its own."""
+        """Return the state; arrivals and services draw from `stream`, the policy from a stream of its own."""
         own = np.random.SeedSequence([int(word) for word in stream]).generate_state(4, np.uint64)
         memory = self.policy.new_memory(self.n)
         return (
@@ -263,7 +263,7 @@ class _Slots:
     def report(self, sample):
         """Return the estimates, the mean number of tasks first."""
         slots, epsilon = sample.sum("slots"), self.epsilon
-        constant = (self.laws.noise + epsilon**2) / 2.0
+        constant = (self.noise + epsilon**2) / 2.0
         drift = constant * slots - sample.sum("unused_squared") / 2.0 + sample.sum("condition")
         controls = [("unused", slots, epsilon)]
         if self.n > 1:  # else the pooled queue is the queue itself
@@ -318,8 +318,8 @@ def simulate_slotted(
     ----------
     n_servers : int >= 1
     epsilon : float
-        Total service rate less arrival rate, tasks per slot; between 0 and the total service rate. The probability
-        of an empty batch is set so as to give this arrival rate; the law of a nonempty batch stays.
+        Total service rate less arrival rate, tasks per slot; between 0 and the total service rate. The
+        probability of an empty batch is set to give this arrival rate; the law of a nonempty batch stays.
     policy : Policy
         Choosing at random in proportion to the mean services needs ``by_rate=True``.
     arrivals : Law
@@ -327,7 +327,7 @@ def simulate_slotted(
     services : Law, or sequence of n_servers Laws
         Services that each server offers in a slot; one law if all are equal.
     threshold : int >= 1, optional
-        r of the region R^(r) that distances are measured to: JBT's own by default, else ceil(log2(1 / epsilon)).
+        r of the region R^(r) that distances are measured to; by default JBT's own, else log2(1 / epsilon).
     slots : int >= 1, optional
         Slots to simulate, in all replications together.
     rel_precision, replications, seed, threads, progress, live
@@ -338,8 +338,8 @@ def simulate_slotted(
     Simulation, or Run with ``live=True``
         With the estimates, all of the state after a slot,
 
-        - ``mean_total``: E|Q|, tasks in all queues, from the exact drift identity in the docstring of the module,
-          with ``mean_unused`` (epsilon) and the pooled queue as control variates; ``raw_mean_total``: the plain mean;
+        - ``mean_total``: E|Q|, tasks in all queues, from the drift identity in the docstring of the module,
+          with |U| and the pooled queue as control variates; ``raw_mean_total``: the plain mean;
         - ``mean_delay``: slots from arrival on, by Little's law;
         - ``excess``: ``mean_total`` less ``pooled_exact``, the mean of the resource-pooled queue
           (:func:`lbcore.pooled.pooled_mean`); ``pooled``: its plain mean on the same arrivals and services;
@@ -352,8 +352,8 @@ def simulate_slotted(
     Raises
     ------
     TypeError, ValueError
-        A number out of its range; laws not on finitely many whole numbers, which the paper assumes; a policy that is
-        none, does not fit the servers or is not stable.
+        A number out of its range; laws not on finitely many whole numbers, which the paper assumes; a policy
+        that is none, does not fit the servers or is not stable.
     MemoryError
         More servers or replications than the machine can hold.
 
@@ -377,8 +377,8 @@ def simulate_slotted(
     if np.ptp(rates) > 0.0:
         if policy.code in (policies.RANDOM, policies.ROUND_ROBIN) and laws.rate / n >= rates.min():
             raise ValueError(
-                f"{policy} is not stable here: every server gets {laws.rate / n:.4g} tasks a slot and the slowest serves "
-                f"{rates.min():.4g}; raise epsilon, or route by rate"
+                f"{policy} is not stable here: every server gets {laws.rate / n:.4g} tasks a slot, but the "
+                f"slowest serves {rates.min():.4g}; raise epsilon, or route by rate"
             )
         if policy.code == policies.JBT:
             notes = ("The servers differ: stability is proved for JBT that chooses by rate (by_rate=True).",)

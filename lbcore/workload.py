@@ -17,15 +17,15 @@ class _Servers:
 
     Parameters
     ----------
-    n, load, policy, service, interarrival, bias, buffers, work
-        As :func:`simulate_workload` has checked them.
+    n, load, policy, service, interarrival, shares, buffers, work
+        As :func:`simulate_workload` has checked them; `shares`, normalised, are the bias.
     """
 
     level = ("level", "served")
     unit = "arrivals"
     chunk_steps = 1 << 15
 
-    def __init__(self, n, load, policy, service, interarrival, bias, buffers, work):
+    def __init__(self, n, load, policy, service, interarrival, shares, buffers, work):
         self.n, self.load, self.policy, self.rate = n, load, policy, load * n
         self.mean, self.bounded, self.work = service.mean, buffers.size > 0, work
         self.columns = dict.fromkeys(calendar_queue.COLUMNS, 1)
@@ -33,7 +33,10 @@ class _Servers:
             self.columns["profile"] = work.size
         self.poisson = interarrival.packed[0] == draws.EXPONENTIAL
         self._laws = interarrival.stretched(1.0 / (self.rate * interarrival.mean)), service.stretched(1.0 / self.mean)
-        slots, levels = calendar_queue.slots_per_unit(n), work / self.mean
+        slots, levels, bias = calendar_queue.slots_per_unit(n), work / self.mean, np.empty(0)
+        if shares.size:
+            threshold, other = draws.alias_table(shares)
+            bias = np.concatenate([threshold, np.arange(n), other])
         if self._in_calendar:
             self._settings = self._rule, self.rate, slots, bias, levels
         else:
@@ -46,6 +49,11 @@ class _Servers:
         exact = self.poisson and service.fourth_moment_finite and load < 1.0 and not self.bounded
         self._pooled_work = load * (1.0 + service.cv2) / (2 * n * (1.0 - load)) if exact and n > 1 else None
         self.notes = tuple(_moment_notes(service, interarrival))
+        if shares.size and not policy.blind and not self.bounded and self.rate * shares.max() >= 1.0:
+            self.notes += (
+                f"bias sends {shares.max():.3g} of the jobs that find no short queue to one server, more than it can "
+                "serve: whether the queues are stable is not known.",
+            )
 
     @property
     def _in_calendar(self):
@@ -131,7 +139,7 @@ class _Servers:
         if self.bounded:
             estimates["lost"] = sample.probability(lost, arrivals)
         if self.work.size:
-            estimates["profile"] = sample.ratio(sample.sum("profile").reshape(len(time), -1), "profiles")
+            estimates["profile"] = sample.probability(sample.sum("profile").reshape(len(time), -1), "profiles")
         return estimates
 
 
@@ -228,8 +236,8 @@ def simulate_workload(
     -----
     Foss and Stolyar (2017), arXiv 1605.05968: JIQ with any service law; renewal arrivals, finite buffers and bias
     are the generalisations they name. Time averages are taken at arrivals if these are Poisson, otherwise at a
-    uniform instant of each interarrival time. Work that depends on several waits at once, as the mean wait does,
-    needs E S^4 to be finite for its interval to be honest; the result says so where it is not.
+    uniform instant of each interarrival time. The interval of a mean wait is honest only if E S^4 is finite; the
+    result says so where it is not.
 
     With Poisson arrivals the queue with all servers pooled into one, fed by the same jobs, is a control variate
     for the mean wait: it is M/G/1, with mean work ``load (1 + cv2) / (2 n (1 - load))`` (Pollaczek and Khinchine);
@@ -261,12 +269,8 @@ def simulate_workload(
     policy.check(n)
     asked = {"n_servers": n, "load": load, "policy": policy, "service": service}
     given = {"interarrival": interarrival, "buffers": buffers, "bias": bias, "work": work if work.size else None}
-    table = np.empty(0)
-    if shares.size:
-        threshold, other = draws.alias_table(shares)
-        table = np.concatenate([threshold, np.arange(n), other])
     return estimate.run(
-        _Servers(n, load, policy, service, gaps, table, limits, work),
+        _Servers(n, load, policy, service, gaps, shares, limits, work),
         asked | {name: value for name, value in given.items() if value is not None},
         steps=arrivals,
         rel_precision=rel_precision,
@@ -279,15 +283,14 @@ def simulate_workload(
 
 
 def _checked_load(load, bounded):
-    allowed = "a number > 0" if bounded else "a number between 0 and 1"
-    try:
-        number = float(load)
-    except (TypeError, ValueError):
-        raise TypeError(f"load must be {allowed}, not {load!r}") from None
-    if not 0.0 < number < (math.inf if bounded else 1.0):
-        reason = "" if bounded else ": from 1 on the queues grow for ever under every policy, unless buffers are finite"
-        raise ValueError(f"load must be {allowed}, not {number:g}{reason}")
-    return number
+    if bounded:
+        return laws.number(load, "load", 0.0, "a finite number > 0")
+    allowed = (
+        "a number between 0 and 1 (from 1 on the queues grow for ever under every policy, unless buffers are finite)"
+    )
+    if laws.number(load, "load", 0.0, allowed) >= 1.0:
+        raise ValueError(f"load must be {allowed}, not {load!r}")
+    return float(load)
 
 
 def _checked_buffers(buffers, n):

@@ -1,4 +1,4 @@
-"""Slow oracles that import nothing from lbcore: warm-up rule, slotted path, pooled queue, two slotted servers."""
+"""Slow oracles that import nothing from lbcore: warm-up rule, slotted path, pooled queue, two servers."""
 
 import itertools
 import math
@@ -26,7 +26,7 @@ def distance(queues, r):
 
 
 def slotted_path(batches, offers, choose, r):
-    """Yield for each slot a dict of what it adds; `offers` are rows of services, `choose(queues)` the server."""
+    """Yield what each slot adds; `offers` are rows of services, `choose(queues)` gives the server."""
     queues, pooled = [0] * len(offers[0]), 0
     for batch, offer in zip(batches, offers, strict=True):
         server = choose(queues)

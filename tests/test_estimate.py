@@ -1,4 +1,5 @@
 import _thread
+import itertools
 import math
 import subprocess
 import sys
@@ -113,7 +114,7 @@ def test_live_results_get_better():
     assert len(results) > 2
     assert [r.complete for r in results] == [False] * (len(results) - 1) + [True]
     assert results[-1].mean_total.half_width < results[0].mean_total.half_width
-    assert all(a.steps < b.steps for a, b in zip(results, results[1:], strict=False))
+    assert all(a.steps < b.steps for a, b in itertools.pairwise(results))
 
 
 def test_stop_is_answered_at_once():

@@ -137,6 +137,7 @@ def test_samples_follow_the_tail(name):
         assert x.var() == pytest.approx(law.variance, abs=4 * spread + 1e-12 + 20 * law.variance / len(x))
 
 
+@pytest.mark.kernel
 @pytest.mark.parametrize("name", ALL)
 def test_filling_in_parts_is_filling_at_once(name):
     first, second = streams.states(5, 1)[0], streams.states(5, 1)[0]
@@ -158,6 +159,7 @@ def test_sampling_depends_on_the_generator_alone():
         law.sample(3, 5)
 
 
+@pytest.mark.kernel
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=40).filter(lambda p: sum(p) > 1e-3))
 @settings(max_examples=100, deadline=None)
 def test_alias_table_gives_back_the_probabilities(weights):
@@ -222,6 +224,8 @@ NAN, INF = math.nan, math.inf
         ),
         (lambda: laws.pareto(NAN), ValueError, "shape must be a finite number > 1"),
         (lambda: laws.hyperexponential(0.5), ValueError, "must be >= 1, not 0.5; erlang"),
+        (lambda: laws.lognormal("4"), TypeError, "cv2 must be a positive finite number, not '4'"),
+        (lambda: laws.weibull(True), TypeError, "shape must be a positive finite number, not True"),
         (lambda: laws.lognormal(0), ValueError, "cv2 must be a positive finite number, not 0"),
         (lambda: laws.weibull(1e-3), ValueError, "from 0.02 to 1000"),
         (lambda: laws.erlang(0), ValueError, "k must be an integer from 1 to 1000, not 0"),
@@ -232,8 +236,8 @@ NAN, INF = math.nan, math.inf
         (lambda: laws.empirical([[1, 2], [3]]), TypeError, "rows of different lengths"),
         (lambda: laws.empirical([1.0, -2.0, 3.0]), ValueError, "1 of 3 are not, first -2.0 at index 1"),
         (lambda: laws.empirical([1.0, 2.0, NAN, NAN]), ValueError, "2 of 4 are not, first nan at index 2"),
-        (lambda: laws.empirical(["1", "b"]), TypeError, "found '1'|found np.str_"),
-        (lambda: laws.empirical([1, None]), TypeError, "found None"),
+        (lambda: laws.empirical(["1", "b"]), TypeError, "found '1'"),
+        (lambda: laws.empirical([1, None]), TypeError, "found 'None'"),
         (lambda: laws.empirical([1 + 2j]), TypeError, "samples must be finite numbers >= 0"),
         (lambda: laws.empirical([0.0, 0.0]), ValueError, "always 0"),
         (lambda: laws.lattice([1, 2], [0.5, 0.4]), ValueError, "probabilities must sum to 1, not to 0.9"),
