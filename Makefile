@@ -28,8 +28,13 @@ figures: $(KERNELS)  ## execute every notebook into build/: HTML, and each figur
 	$(BIN)/jupyter nbconvert --to html --output-dir build build/*.ipynb
 	$(BIN)/jupyter nbconvert --to markdown --output-dir build build/*.ipynb
 
-bench: $(KERNELS)  ## measure the figures of the README
+bench: $(KERNELS)  ## measure the figures of the README (REFERENCE=folder of the C programs, for the ratios)
 	$(BIN)/python benchmarks/jsq.py
+	$(BIN)/python benchmarks/slotted.py
+ifdef REFERENCE
+	$(BIN)/python benchmarks/markov.py $(REFERENCE)/jsq_ctmc.c
+	$(BIN)/python benchmarks/workload.py $(REFERENCE)/jiq_general.c
+endif
 
 lint: $(READY)  ## check style and format
 	$(BIN)/ruff check .

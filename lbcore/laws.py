@@ -78,7 +78,8 @@ class Law:
         if not np.all(w >= 0.0):
             raise ValueError(f"w must be >= 0, not {w[~(w >= 0.0)].flat[0]}")
         far = np.isinf(w)
-        values = np.where(far, 0.0, np.minimum(function(np.where(far, 1.0, w) / self.packed[1]), 1.0))
+        with np.errstate(all="ignore"):  # log 0, and powers that leave the doubles, are meant
+            values = np.where(far, 0.0, np.minimum(function(np.where(far, 1.0, w) / self.packed[1]), 1.0))
         return values if values.ndim else float(values)
 
     def sample(self, rng, size):
@@ -230,18 +231,16 @@ def hyperexponential(cv2, mean=1.0) -> Law:
 
 class _Lognormal(Law):
     def _tail(self, w):
-        with np.errstate(divide="ignore"):
-            return special.ndtr((self._p[0] - np.log(w)) / self._p[1])
+        return special.ndtr((self._p[0] - np.log(w)) / self._p[1])
 
     def _residual_tail(self, w):
         # E(S - w)^+ = Phi(sigma - z) - w Phi(-z) cancels for large z; as phi(z - sigma) = w phi(z) it is
         # also w phi(z) (R(z - sigma) - R(z)), R the Mills ratio
         mu, sigma, _ = self._p
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            z = (np.log(w) - mu) / sigma
-            near = special.ndtr(sigma - z) - w * special.ndtr(-z)
-            mills = special.erfcx((z - sigma) / math.sqrt(2)) - special.erfcx(z / math.sqrt(2))
-            return np.where(z > 0.0, w * np.exp(-z * z / 2) * mills / 2, near)
+        z = (np.log(w) - mu) / sigma
+        near = special.ndtr(sigma - z) - w * special.ndtr(-z)
+        mills = special.erfcx((z - sigma) / math.sqrt(2)) - special.erfcx(z / math.sqrt(2))
+        return np.where(z > 0.0, w * np.exp(-z * z / 2) * mills / 2, near)
 
 
 def lognormal(cv2, mean=1.0) -> Law:
@@ -256,7 +255,8 @@ class _Weibull(Law):
         return np.exp(-((w / self._p[0]) ** (1 / self._p[1])))
 
     def _residual_tail(self, w):
-        return special.gammaincc(self._p[1], (w / self._p[0]) ** (1 / self._p[1]))
+        x = (w / self._p[0]) ** (1 / self._p[1])
+        return np.where(x < 1e-17, 1.0 - w, special.gammaincc(self._p[1], x))  # x may underflow while w counts
 
 
 def weibull(shape, mean=1.0) -> Law:

@@ -1,5 +1,9 @@
 """Slow, plain oracles that import nothing from lbcore."""
 
+import itertools
+import math
+from collections import deque
+
 import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.linalg import spsolve
@@ -35,3 +39,218 @@ def jsq_diffusion_chain(beta, h, depth, height):
     inner = spsolve(balance[1:, 1:].tocsc(), -balance[1:, 0].toarray().ravel())
     pi = np.concatenate([[1.0], inner]).reshape(m, n)
     return pi / pi.sum()
+
+
+def random_choice(queues, weights=None):
+    weights = np.ones(len(queues)) if weights is None else np.asarray(weights, float)
+    return weights / weights.sum()
+
+
+def shortest_choice(queues):
+    shortest = np.equal(queues, min(queues))
+    return shortest / shortest.sum()
+
+
+def below_choice(queues, r, weights=None):
+    weights = np.ones(len(queues)) if weights is None else np.asarray(weights, float)
+    below = weights * np.less(queues, r)
+    return random_choice(queues, below if below.any() else weights)
+
+
+def sampled_choice(queues, d, replacement):
+    """Average over all samples of d servers, ties shared among the samples."""
+    n = len(queues)
+    samples = itertools.product(range(n), repeat=d) if replacement else itertools.combinations(range(n), d)
+    chances = np.zeros(n)
+    for sample in samples:
+        best = [s for s in sample if queues[s] == min(queues[t] for t in sample)]
+        for s in best:
+            chances[s] += 1.0 / len(best)
+    return chances / chances.sum()
+
+
+def solve_chain(n_servers, load, choice, longest, rates=None):
+    """Return the stationary means of the chain with at most `longest` jobs at each server.
+
+    `choice(queues)` gives the probabilities of the servers; a job sent to a full server is lost.
+    Returns a dict: mean_total, mean_wait, wait_probability, all_busy, occupancy (fractions with >= i jobs).
+    """
+    rates = np.ones(n_servers) if rates is None else np.asarray(rates, float)
+    arrival_rate = load * rates.sum()
+    shape = (longest + 1,) * n_servers
+    states = list(itertools.product(range(longest + 1), repeat=n_servers))
+    rows, columns, values = [], [], []
+    chances = np.array([choice(q) for q in states])
+    for index, queues in enumerate(states):
+        for s in range(n_servers):
+            for change, rate in ((1, arrival_rate * chances[index, s]), (-1, rates[s])):
+                if rate > 0.0 and 0 <= queues[s] + change <= longest:
+                    target = list(queues)
+                    target[s] += change
+                    rows += [np.ravel_multi_index(target, shape), index]
+                    columns += [index, index]
+                    values += [rate, -rate]
+    size = len(states)
+    balance = coo_matrix((values, (rows, columns)), shape=(size, size)).tolil()
+    balance[0, :] = 1.0
+    law = spsolve(balance.tocsc(), np.eye(size, 1).ravel())
+    queues = np.array(states)
+    total = law @ queues.sum(axis=1)
+    in_service = law @ (queues > 0).sum(axis=1)
+    return {
+        "mean_total": total,
+        "mean_wait": (total - in_service) / arrival_rate,
+        "wait_probability": law @ (chances * (queues > 0)).sum(axis=1),
+        "all_busy": law @ (queues > 0).all(axis=1),
+        "occupancy": np.array([law @ (queues >= i).mean(axis=1) for i in range(1, longest + 1)]),
+    }
+
+
+def serve(gaps, services, choices, n, buffers=None, levels=()):
+    """Replay given arrivals with given choices of servers, first come first served.
+
+    Parameters
+    ----------
+    gaps, services : sequence of float, length m
+        Interarrival and service times.
+    choices : sequence of int, length m
+        Server that each job is sent to.
+    n : int
+        Servers.
+    buffers : sequence of int, length n, optional
+        Most jobs at each server.
+    levels : sequence of float
+        Amounts of work for the profile.
+
+    Returns
+    -------
+    dict
+        ``waits`` (by job; None if lost), ``queues`` and ``profile`` as each arrival finds them, ``second``:
+        integral, until all are gone, of the number of servers with two jobs or more.
+    """
+    queues = [deque() for _ in range(n)]  # of job numbers, the one in service first
+    ends = [None] * n  # of the service under way at each server
+    waits, arrived = [None] * len(gaps), []
+    seen, profiles, second, now = [], [], 0.0, 0.0
+
+    def start(server, time):
+        job = queues[server][0]
+        waits[job] = time - arrived[job]
+        ends[server] = time + services[job]
+
+    def run_until(time):
+        nonlocal second, now
+        while True:
+            busy = [(ends[s], s) for s in range(n) if ends[s] is not None and ends[s] <= time]
+            moment, server = min(busy) if busy else (time, None)
+            second += (moment - now) * sum(len(queue) > 1 for queue in queues)
+            now = moment
+            if server is None:
+                return
+            queues[server].popleft()
+            ends[server] = None
+            if queues[server]:
+                start(server, now)
+
+    clock = 0.0
+    for job, (gap, server) in enumerate(zip(gaps, choices, strict=True)):
+        clock += gap
+        arrived.append(clock)
+        run_until(clock)
+        seen.append([len(queue) for queue in queues])
+        work = [(ends[s] - now + sum(services[j] for j in list(queues[s])[1:]) if queues[s] else 0.0) for s in range(n)]
+        profiles.append([sum(w > level for w in work) / n for level in levels])
+        if buffers is not None and len(queues[server]) >= buffers[server]:
+            continue
+        queues[server].append(job)
+        if len(queues[server]) == 1:
+            start(server, now)
+    while any(queues):
+        run_until(min(end for end in ends if end is not None))
+    return {"waits": waits, "queues": seen, "profile": profiles, "second": second}
+
+
+def mser(series):
+    """Number of leading values to drop, straight from the definition."""
+    best, score = 0, math.inf
+    for d in range(len(series) // 2 + 1):
+        kept = series[d:]
+        mean = sum(kept) / len(kept)
+        candidate = sum((x - mean) ** 2 for x in kept) / len(kept) ** 2
+        if candidate < score * (1 - 1e-12):
+            best, score = d, candidate
+    return best
+
+
+def distance(queues, r):
+    """Euclidean distance to {all <= r} united with {all >= r}, by projecting on each."""
+    lower = math.dist(queues, [min(q, r) for q in queues])
+    upper = math.dist(queues, [max(q, r) for q in queues])
+    return min(lower, upper)
+
+
+def slotted_path(batches, offers, choose, r):
+    """Yield what each slot adds; `offers` are rows of services, `choose(queues)` gives the server."""
+    queues, pooled = [0] * len(offers[0]), 0
+    for batch, offer in zip(batches, offers, strict=True):
+        server = choose(queues)
+        before = list(queues)
+        queues[server] += batch
+        unused = [max(s - q, 0) for q, s in zip(queues, offer, strict=True)]
+        queues = [max(q - s, 0) for q, s in zip(queues, offer, strict=True)]
+        net = pooled + batch - sum(offer)
+        pooled = max(net, 0)
+        total, idle, d = sum(queues), sum(unused), distance(queues, r)
+        yield {
+            "slots": 1,
+            "total": total,
+            "unused": idle,
+            "unused_squared": idle**2,
+            "condition": total * idle,
+            "pooled": pooled,
+            "pooled_unused_squared": min(net, 0) ** 2,
+            "crossing": sum(b < r <= q for b, q in zip(before, queues, strict=True)),
+            "total_moments": [total**k for k in (2, 3, 4)],
+            "distance_moments": [d**k for k in (1, 2, 3, 4)],
+            "distance": [int(min(int(d), 64) == k) for k in range(65)],
+            "net": batch - sum(offer),
+            "queues": list(queues),
+        }
+
+
+def pooled_mean(arrivals, services, length):
+    """E[P] of P+ = (P + A - sum S)^+ on 0 .. length - 1, laws as dicts from value to probability."""
+    step = {}
+    for values in itertools.product(arrivals.items(), *(law.items() for law in services)):
+        net = values[0][0] - sum(v for v, _ in values[1:])
+        step[net] = step.get(net, 0.0) + math.prod(p for _, p in values)
+    return float(_stationary(length, lambda p: [(max(p + x, 0), q) for x, q in step.items()]) @ np.arange(length))
+
+
+def two_server_mean(batch, epsilon, r, length):
+    """E[Q1 + Q2], S in {0, 1} fair, A in {0, batch} of mean 1 - epsilon, JBT(r), queues cut at length - 1."""
+    some = (1 - epsilon) / batch
+
+    def moves(state):
+        queues = divmod(state, length)
+        short = [n for n in (0, 1) if queues[n] < r] or [0, 1]
+        for server, size in itertools.product(short, (0, batch)):
+            weight = (some if size else 1 - some) / len(short)
+            for offer in itertools.product((0, 1), (0, 1)):
+                new = [q + size * (n == server) - s for n, (q, s) in enumerate(zip(queues, offer, strict=True))]
+                a, b = (min(max(q, 0), length - 1) for q in new)
+                yield a * length + b, weight / 4
+
+    law = _stationary(length**2, moves)
+    return sum(p * sum(divmod(state, length)) for state, p in enumerate(law))
+
+
+def _stationary(states, moves):
+    """Stationary law of a finite chain; `moves(state)` gives pairs (new state, probability)."""
+    matrix = np.zeros((states, states))
+    for state in range(states):
+        for new, p in moves(state):
+            matrix[min(new, states - 1), state] += p
+    matrix -= np.eye(states)
+    matrix[0] = 1.0
+    return np.linalg.solve(matrix, np.eye(states)[0])

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 
-import naive_c
+import naive
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -305,7 +305,7 @@ def test_few_replications_are_cut_into_batches():
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=60))
 @settings(max_examples=100, deadline=None)
 def test_mser_is_its_definition(series):
-    found, expected = mser(series), naive_c.mser(series)
+    found, expected = mser(series), naive.mser(series)
 
     def score(d):
         return np.var(series[d:]) / len(series[d:])

@@ -15,17 +15,31 @@ import pytest
 import lbcore as lb
 
 POLICIES = {
-    "random": lb.random, "random by rate": lambda: lb.random(by_rate=True), "round robin": lb.round_robin, "jsq": lb.jsq,
-    "jsq_d": lambda: lb.jsq_d(2), "jsq_d replaced": lambda: lb.jsq_d(3, replacement=True), "jiq": lb.jiq,
-    "jbt": lambda: lb.jbt(2), "jbt by rate": lambda: lb.jbt(3, by_rate=True),
-}  # fmt: skip
+    "random": lb.random,
+    "random by rate": lambda: lb.random(by_rate=True),
+    "round robin": lb.round_robin,
+    "jsq": lb.jsq,
+    "jsq_d": lambda: lb.jsq_d(2),
+    "jsq_d replaced": lambda: lb.jsq_d(3, replacement=True),
+    "jiq": lb.jiq,
+    "jbt": lambda: lb.jbt(2),
+    "jbt by rate": lambda: lb.jbt(3, by_rate=True),
+}
 LAWS = {
-    "exponential": lb.laws.exponential(), "deterministic": lb.laws.deterministic(), "erlang": lb.laws.erlang(3),
-    "hyperexponential": lb.laws.hyperexponential(4), "lognormal": lb.laws.lognormal(2), "weibull": lb.laws.weibull(0.7),
-    "uniform": lb.laws.uniform(), "pareto": lb.laws.pareto(2.5), "lattice": lb.laws.lattice([0.5, 1, 3], [0.5, 0.3, 0.2]),
+    "exponential": lb.laws.exponential(),
+    "deterministic": lb.laws.deterministic(),
+    "erlang": lb.laws.erlang(3),
+    "hyperexponential": lb.laws.hyperexponential(4),
+    "lognormal": lb.laws.lognormal(2),
+    "weibull": lb.laws.weibull(0.7),
+    "uniform": lb.laws.uniform(),
+    "pareto": lb.laws.pareto(2.5),
+    "lattice": lb.laws.lattice([0.5, 1, 3], [0.5, 0.3, 0.2]),
     "empirical": lb.laws.empirical([1.0, 2.0, 5.0]),
-    "mixture": lb.laws.mixture([0.5, 0.3, 0.2], [lb.laws.erlang(2), lb.laws.bernoulli(0.5, 3), lb.laws.empirical([1, 4])]),
-}  # fmt: skip
+    "mixture": lb.laws.mixture(
+        [0.5, 0.3, 0.2], [lb.laws.erlang(2), lb.laws.bernoulli(0.5, 3), lb.laws.empirical([1, 4])]
+    ),
+}
 SHORT = {"replications": 2, "seed": 3, "progress": False}
 
 

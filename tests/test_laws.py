@@ -23,6 +23,7 @@ SMOOTH = {
     "lognormal 0.01": (laws.lognormal(0.01), stats.lognorm(s=math.sqrt(math.log(1.01)), scale=1.01**-0.5)),
     "weibull 0.5": (laws.weibull(0.5), stats.weibull_min(0.5, scale=0.5)),
     "weibull 3": (laws.weibull(3), stats.weibull_min(3, scale=1 / math.gamma(4 / 3))),
+    "weibull 36": (laws.weibull(36), None),
     "uniform": (laws.uniform(), stats.uniform(0, 2)),
     "pareto 1.5": (laws.pareto(1.5), stats.pareto(1.5, scale=1 / 3)),
     "pareto 2.5": (laws.pareto(2.5), stats.pareto(2.5, scale=0.6)),
@@ -63,7 +64,7 @@ KINKS = (1 / 3, 0.6, 0.8, 2.0)  # smallest values of the Pareto laws, end of the
 
 def tail_integral(law, w, power=0):
     """Return the integral of u^power P(S > u) over (w, infinity): Gauss rule on panels in log(u - w)."""
-    breaks = np.sort([*np.arange(-40.0, 160.0, 0.5), *(math.log(k - w) for k in KINKS if k > w)])
+    breaks = np.sort([*np.arange(-40.0, 160.0, 0.1), *(math.log(k - w) for k in KINKS if k > w)])
     nodes, weights = np.polynomial.legendre.leggauss(20)
     y = breaks[:-1, None] + np.diff(breaks)[:, None] * (nodes + 1) / 2
     u = w + np.exp(y)
@@ -73,7 +74,7 @@ def tail_integral(law, w, power=0):
 @pytest.mark.parametrize("name", SMOOTH)
 def test_residual_tail_is_the_integral_of_the_tail(name):
     law, _ = SMOOTH[name]
-    for w in (0.0, 0.05, 0.3, 1.0, 1.7, 1.99, 3.0, 12.0, 40.0, 300.0):
+    for w in (0.0, 1e-9, 0.05, 0.3, 1.0, 1.7, 1.99, 3.0, 12.0, 40.0, 300.0):
         if law.tail(w) > 1e-290:
             assert law.residual_tail(w) == pytest.approx(tail_integral(law, w) / law.mean, rel=2e-12), w
 
@@ -82,7 +83,7 @@ def test_residual_tail_is_the_integral_of_the_tail(name):
 def test_variance_by_quadrature(name):
     law, _ = SMOOTH[name]
     second = 2 * tail_integral(law, 0.0, power=1)
-    assert law.variance == pytest.approx(second - law.mean**2, rel=1e-11)
+    assert law.variance == pytest.approx(second - law.mean**2, rel=1e-11, abs=1e-14)
 
 
 @pytest.mark.parametrize("name", STEPS)

@@ -2,7 +2,7 @@
 
 import math
 
-import naive_a
+import naive
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -82,30 +82,30 @@ def test_exact_mean_waits(n, load, policy, mean_wait):
 
 
 ORACLES = [
-    (2, 0.7, policies.jsq(), naive_a.shortest_choice, 35, None),
-    (3, 0.6, policies.jsq_d(2), lambda q: naive_a.sampled_choice(q, 2, False), 16, None),
-    (3, 0.6, policies.jsq_d(2, replacement=True), lambda q: naive_a.sampled_choice(q, 2, True), 16, None),
-    (3, 0.6, policies.jbt(2), lambda q: naive_a.below_choice(q, 2), 20, None),
-    (2, 0.7, policies.jsq(), naive_a.shortest_choice, 35, [3.0, 0.5]),
+    (2, 0.7, policies.jsq(), naive.shortest_choice, 35, None),
+    (3, 0.6, policies.jsq_d(2), lambda q: naive.sampled_choice(q, 2, False), 16, None),
+    (3, 0.6, policies.jsq_d(2, replacement=True), lambda q: naive.sampled_choice(q, 2, True), 16, None),
+    (3, 0.6, policies.jbt(2), lambda q: naive.below_choice(q, 2), 20, None),
+    (2, 0.7, policies.jsq(), naive.shortest_choice, 35, [3.0, 0.5]),
     (
         2,
         0.6,
         policies.jsq_d(2, replacement=True),
-        lambda q: naive_a.sampled_choice(q, 2, True),
+        lambda q: naive.sampled_choice(q, 2, True),
         40,
         [1.2, 0.8],
     ),
-    (2, 0.6, policies.jiq(), lambda q: naive_a.below_choice(q, 1), 40, [1.5, 1.0]),
-    (2, 0.6, policies.jbt(2, by_rate=True), lambda q: naive_a.below_choice(q, 2, [3.0, 0.5]), 40, [3.0, 0.5]),
-    (2, 0.5, policies.random(by_rate=True), lambda q: naive_a.random_choice(q, [2.0, 1.0]), 40, [2.0, 1.0]),
-    (3, 0.6, shortest_by_hand, naive_a.shortest_choice, 16, None),
+    (2, 0.6, policies.jiq(), lambda q: naive.below_choice(q, 1), 40, [1.5, 1.0]),
+    (2, 0.6, policies.jbt(2, by_rate=True), lambda q: naive.below_choice(q, 2, [3.0, 0.5]), 40, [3.0, 0.5]),
+    (2, 0.5, policies.random(by_rate=True), lambda q: naive.random_choice(q, [2.0, 1.0]), 40, [2.0, 1.0]),
+    (3, 0.6, shortest_by_hand, naive.shortest_choice, 16, None),
 ]
 
 
 @needs_speed
 @pytest.mark.parametrize(("n", "load", "policy", "choice", "longest", "rates"), ORACLES, ids=repr)
 def test_against_the_solved_chain(n, load, policy, choice, longest, rates):
-    exact = naive_a.solve_chain(n, load, choice, longest, rates)
+    exact = naive.solve_chain(n, load, choice, longest, rates)
     result = run(n, load, policy, rates=rates)
     for name in ("mean_total", "mean_wait", "wait_probability", "all_busy"):
         assert_agrees(getattr(result, name), exact[name], slack=1e-5)
@@ -169,7 +169,7 @@ def test_identities_narrow_the_interval():
 @needs_speed
 def test_intervals_cover_the_exact_values():
     """400 runs: 95 % intervals, control variates included, cover in at least 91 % of each quantity."""
-    exact = naive_a.solve_chain(2, 0.7, naive_a.shortest_choice, 40)
+    exact = naive.solve_chain(2, 0.7, naive.shortest_choice, 40)
     names, hits = ("mean_total", "mean_wait", "wait_probability", "all_busy"), np.zeros(4)
     for seed in range(400):
         result = run(2, 0.7, policies.jsq(), events=100_000, seed=seed, threads=1)

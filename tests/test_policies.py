@@ -2,7 +2,7 @@
 
 import math
 
-import naive_a
+import naive
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,17 +14,17 @@ from lbcore.compiled import kernel
 COUNT = 20_000 if hasattr(policies.choose, "py_func") else 300
 RATES = np.array([1.0, 2.0, 4.0, 1.0, 0.5, 1.5])
 BUILT_IN = [
-    (policies.random(), lambda q: naive_a.random_choice(q)),
-    (policies.random(by_rate=True), lambda q: naive_a.random_choice(q, RATES)),
-    (policies.jsq(), naive_a.shortest_choice),
-    (policies.jsq_d(2), lambda q: naive_a.sampled_choice(q, 2, False)),
-    (policies.jsq_d(3, replacement=True), lambda q: naive_a.sampled_choice(q, 3, True)),
-    (policies.jsq_d(6), naive_a.shortest_choice),
-    (policies.jiq(), lambda q: naive_a.below_choice(q, 1)),
-    (policies.jiq(by_rate=True), lambda q: naive_a.below_choice(q, 1, RATES)),
-    (policies.jbt(2), lambda q: naive_a.below_choice(q, 2)),
-    (policies.jbt(3, by_rate=True), lambda q: naive_a.below_choice(q, 3, RATES)),
-    (policies.jbt(math.inf), lambda q: naive_a.random_choice(q)),
+    (policies.random(), lambda q: naive.random_choice(q)),
+    (policies.random(by_rate=True), lambda q: naive.random_choice(q, RATES)),
+    (policies.jsq(), naive.shortest_choice),
+    (policies.jsq_d(2), lambda q: naive.sampled_choice(q, 2, False)),
+    (policies.jsq_d(3, replacement=True), lambda q: naive.sampled_choice(q, 3, True)),
+    (policies.jsq_d(6), naive.shortest_choice),
+    (policies.jiq(), lambda q: naive.below_choice(q, 1)),
+    (policies.jiq(by_rate=True), lambda q: naive.below_choice(q, 1, RATES)),
+    (policies.jbt(2), lambda q: naive.below_choice(q, 2)),
+    (policies.jbt(3, by_rate=True), lambda q: naive.below_choice(q, 3, RATES)),
+    (policies.jbt(math.inf), lambda q: naive.random_choice(q)),
 ]
 
 

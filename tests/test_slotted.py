@@ -3,7 +3,7 @@ import math
 import subprocess
 import sys
 
-import naive_c
+import naive
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -82,7 +82,7 @@ def test_every_sum_is_that_of_a_plain_simulation_on_the_same_draws(n, policy, ar
     model, state = model_and_state(
         n=n, epsilon=0.3, policy=policy, arrivals=arrivals, services=services, threshold=threshold
     )
-    path = list(naive_c.slotted_path(*same_draws(model, state, slots), model.threshold))
+    path = list(naive.slotted_path(*same_draws(model, state, slots), model.threshold))
     out = np.zeros(sum(model.columns.values()))
     model.advance(state, slots, out)
     for name, found in columns(out).items():
@@ -93,7 +93,7 @@ def test_every_sum_is_that_of_a_plain_simulation_on_the_same_draws(n, policy, ar
 @pytest.mark.kernel
 def test_the_drift_identity_telescopes_on_every_path():
     model, state = model_and_state(n=3, epsilon=0.3, policy=policies.jbt(2), services=ODD_OFFER, arrivals=ODD_BATCH)
-    path = list(naive_c.slotted_path(*same_draws(model, state, 500), 2))
+    path = list(naive.slotted_path(*same_draws(model, state, 500), 2))
     before = [0] + [slot["total"] for slot in path[:-1]]
     gain = sum(
         2 * total * slot["net"] + slot["net"] ** 2 + 2 * slot["condition"] - slot["unused_squared"]
@@ -164,7 +164,7 @@ def test_pooled_mean_is_that_of_the_solved_chain(arrivals, services, n, epsilon)
         return dict(zip((int(v) for v in law[0]), law[1], strict=True))
 
     offers = [as_dict(checked.services[k]) for k in checked.which]
-    exact = naive_c.pooled_mean(as_dict(checked.arrivals), offers, 900)
+    exact = naive.pooled_mean(as_dict(checked.arrivals), offers, 900)
     assert pooled.pooled_mean(arrivals, services, n, epsilon) == pytest.approx(exact, rel=1e-9)
 
 
@@ -202,7 +202,7 @@ def test_pooled_mean_for_any_small_laws(n, offers, slack):
     as_dict = {int(v): p for v, p in zip(*checked.arrivals, strict=True)}
     offer = {int(v): p for v, p in zip(service.values, service.probabilities, strict=True)}
     if pooled.solve_pooled_mean(checked) < 15:
-        exact = naive_c.pooled_mean(as_dict, [offer] * n, 900)
+        exact = naive.pooled_mean(as_dict, [offer] * n, 900)
         assert pooled.solve_pooled_mean(checked) == pytest.approx(exact, rel=1e-8, abs=1e-9)
 
 
@@ -220,7 +220,7 @@ def test_one_server_is_the_pooled_queue():
 
 @pytest.mark.parametrize("r", [1, 3])
 def test_two_servers_are_the_solved_chain(r):
-    exact = naive_c.two_server_mean(2, 0.35, r, 36)
+    exact = naive.two_server_mean(2, 0.35, r, 36)
     batch, offer = laws.pmf([0, 2], [0.5, 0.5]), laws.pmf([0, 1], [0.5, 0.5])
     result = run(2, 0.35, policies.jbt(r), batch, offer, slots=2 * 10**7)
     assert result.mean_total.low < exact < result.mean_total.high

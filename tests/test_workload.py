@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import naive_b
+import naive
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -101,10 +101,10 @@ def check_against_oracle(model, name, arrivals, seed, buffers=None):
     sent = []  # a lost job leaves no trace of the server it was sent to: any full one will do
     for k, choice in enumerate(choices):
         if choice is None:
-            seen = naive_b.serve(gaps[: k + 1], services[: k + 1], [*sent, 0], model.n, buffers)["queues"][-1]
+            seen = naive.serve(gaps[: k + 1], services[: k + 1], [*sent, 0], model.n, buffers)["queues"][-1]
             choice = next(s for s in range(model.n) if seen[s] >= buffers[s])
         sent.append(choice)
-    oracle = naive_b.serve(gaps, services, sent, model.n, buffers)
+    oracle = naive.serve(gaps, services, sent, model.n, buffers)
     for k in range(arrivals):
         queues = oracle["queues"][k]
         wait = oracle["waits"][k]
@@ -192,7 +192,7 @@ def test_profile_is_that_of_the_oracle(name):
     work = [0.0, 0.5, 2.0]
     model = model_of(3, 0.8, POLICIES[name], laws.exponential(), work=work)
     _, gaps, services, choices, sums = replay(model, 100, 9)
-    seen = np.array(naive_b.serve(gaps, services, choices, 3, levels=work)["profile"])
+    seen = np.array(naive.serve(gaps, services, choices, 3, levels=work)["profile"])
     looked = np.arange(0, 100, 16)  # the first arrival and every 16th after it
     np.testing.assert_array_equal(np.flatnonzero(sums[:, NAMES["profiles"]]), looked)
     np.testing.assert_allclose(sums[looked, -3:], seen[looked], rtol=1e-12)
