@@ -29,7 +29,7 @@ def single_chain(n_servers, policy, slots):
     run = slotted.simulate_slotted(
         n_servers, 0.025 * n_servers, policy, batch, offer, replications=1, seed=1, slots=1, live=True
     )
-    model, state = run._model, run._states[0]
+    model, state = run._model, run._groups[0][0]
     out = estimate.np.zeros(sum(model.columns.values()))
     model.advance(state, 1000, out)
     best = float("inf")
