@@ -5,10 +5,10 @@ place of its batches of five, at least a tenth and at most half of the run. MSER
 which biases what is left; so the even replications are cut where the mean of the odd ones says and the other
 way round, and a single replication at a fifth.
 
-Intervals: Student t over replications, of the linearised ratio; fewer than 10 replications are cut into
-batches, 20 in all, and the variance is raised for their first-order correlation. Queues being skew, the
-half-width is the longer arm of the skewness-adjusted interval (both as in Skart: Tafazzoli, Wilson, Lada and
-Steiger 2011, INFORMS J. Comput. 23, 298-314). Control variates: Lavenberg and Welch (1981), Manag. Sci. 27.
+Intervals: Student t, of the linearised ratio, over batches of the replications, up to 32 of each and about 512
+in all, the variance raised for their first-order correlation. Queues being skew, the half-width is the longer
+arm of the skewness-adjusted interval (both as in Skart: Tafazzoli, Wilson, Lada and Steiger 2011, INFORMS J.
+Comput. 23, 298-314). Control variates: Lavenberg and Welch (1981), Manag. Sci. 27.
 """
 
 import math
@@ -29,13 +29,13 @@ class Sample:
     cuts : tuple of two ints
         Cells to drop at the start of the even replications, and of the odd ones.
     batches : int, optional
-        Groups to make of each replication.
+        Groups to make of each replication; by default up to 32, about 512 in all.
     """
 
     def __init__(self, cells, columns, cuts=(0, 0), batches=None):
         replications, count, width = cells.shape
         if batches is None:
-            batches = 1 if replications >= 10 else -(-20 // replications)
+            batches = max(1, min(32, 512 // replications))
         self.batches = min(batches, count - max(cuts))
         self._sums = np.empty((replications, self.batches, width))
         for half, cut in enumerate(cuts):

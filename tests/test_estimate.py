@@ -295,8 +295,8 @@ def test_control_variates_use_what_is_known():
     assert both.half_width == pytest.approx([perfect.half_width, useless.half_width], abs=1e-9)
 
 
-def test_few_replications_are_cut_into_batches():
-    for replications, groups in ((1, 20), (3, 21), (9, 27), (10, 10)):
+def test_replications_are_cut_into_batches():
+    for replications, groups in ((1, 32), (3, 96), (16, 512), (32, 512), (100, 500)):
         sample = Sample(np.ones((replications, 80, 1)), {"x": 1}, cuts=(8, 16))
         assert sample.sum("x").shape == (groups,)
         assert sample.sum("x").sum() == sum(80 - (8, 16)[r % 2] for r in range(replications))

@@ -21,6 +21,11 @@ def run(n=2, epsilon=0.2, policy=None, arrivals=BATCH, services=OFFER, **options
     return slotted.simulate_slotted(n, epsilon, policy, arrivals, services, **options)
 
 
+def close(found, exact):
+    """Whether the exact value lies within 1.6 half-widths, as it should 998 times in 1000."""
+    return abs(found.value - exact) <= 1.6 * found.half_width
+
+
 def model_and_state(seed=1, **options):
     begun = run(slots=1, replications=1, seed=seed, live=True, **options)
     return begun._model, begun._groups[0][0]
@@ -211,9 +216,9 @@ def test_pooled_mean_for_any_small_laws(n, offers, slack):
 
 def test_one_server_is_the_pooled_queue():
     for arrivals, services in ((BATCH, OFFER), (ODD_BATCH, ODD_OFFER)):
-        result = run(1, 0.3, arrivals=arrivals, services=services, slots=4 * 10**6, seed=2)
-        assert result.raw_mean_total.low < result.pooled_exact < result.raw_mean_total.high
-        assert result.mean_total.low < result.pooled_exact < result.mean_total.high
+        result = run(1, 0.3, arrivals=arrivals, services=services, slots=4 * 10**6)
+        assert close(result.raw_mean_total, result.pooled_exact)
+        assert close(result.mean_total, result.pooled_exact)
         assert result.mean_total.half_width < result.raw_mean_total.half_width / 10
         assert result.condition.value == 0.0
 
@@ -223,15 +228,15 @@ def test_two_servers_are_the_solved_chain(r):
     exact = naive.two_server_mean(2, 0.35, r, 36)
     batch, offer = laws.pmf([0, 2], [0.5, 0.5]), laws.pmf([0, 1], [0.5, 0.5])
     result = run(2, 0.35, policies.jbt(r), batch, offer, slots=2 * 10**7)
-    assert result.mean_total.low < exact < result.mean_total.high
-    assert result.raw_mean_total.low < exact < result.raw_mean_total.high
+    assert close(result.mean_total, exact)
+    assert close(result.raw_mean_total, exact)
     assert result.mean_total.half_width < 0.01 * exact
 
 
 def test_gap_to_the_pooled_queue_at_the_value_of_the_solved_chain():
     result = run(2, 0.05, policies.jbt(1), slots=10**8)
-    assert result.mean_total.value == pytest.approx(78.675357, abs=result.mean_total.half_width)
-    assert 0.05 * result.excess.value == pytest.approx(1.00504, abs=0.05 * result.excess.half_width)
+    assert close(result.mean_total, 78.675357)
+    assert close(result.excess, 1.00504 / 0.05)
     assert 0.05 * result.excess.half_width < 0.02
     assert 0.05 * result.mean_total.value == pytest.approx(4.0, rel=0.03)  # the limit for r = 1
 
@@ -270,7 +275,7 @@ def test_random_routing_is_one_queue_with_thinned_batches():
         policies.jsq_d(1),
     ):
         result = run(n, epsilon, policy, arrivals, OFFER, slots=4 * 10**6)
-        assert result.mean_total.low < n * alone < result.mean_total.high, policy
+        assert close(result.mean_total, n * alone), policy
 
 
 def test_a_user_policy_runs_like_a_built_in():
@@ -294,7 +299,7 @@ def test_a_user_policy_that_chooses_no_server_is_an_error():
 def test_unequal_servers_by_rate():
     services = [laws.pmf([0, 2], [0.5, 0.5]), laws.pmf([0, 6], [0.5, 0.5])]
     result = run(2, 0.5, policies.jbt(4, by_rate=True), laws.pmf([0, 8], [0.5, 0.5]), services, slots=10**7)
-    assert result.notes == () and result.mean_unused.low < 0.5 < result.mean_unused.high
+    assert result.notes == () and close(result.mean_unused, 0.5)
     assert abs(result.raw_mean_total.value - result.mean_total.value) < 1.3 * result.raw_mean_total.half_width
     uniform = run(2, 0.5, policies.jbt(4), laws.pmf([0, 8], [0.5, 0.5]), services, slots=10**6)
     assert "by_rate" in uniform.notes[-1]
