@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from lbcore import explore, figures, jsq
+from lbcore import gallery_jsq, jsq
 
 
 def median_ms(function, arguments):
@@ -41,20 +41,20 @@ def main():
         return [jsq.diffusion_law(beta).mean_q2 for beta in np.geomspace(low, 5, 60)]
 
     print(f"curve of E Q2 over 60 beta:                {median_ms(curve, [0.0301, 0.0302, 0.0303]) / 1000:8.2f} s")
-    explorer = explore.jsq_law()
+    explorer = gallery_jsq.explore_law()
     betas = np.geomspace(0.032, 4.8, 40)
     compute = median_ms(lambda beta: explorer._compute(beta, (0, 20)), betas)
     results = [explorer._compute(beta, (0, 20)) for beta in betas]
-    draw = median_ms(lambda r: explorer.board.draw(figures.draw_law, r, dragging=True), results)
+    draw = median_ms(lambda r: explorer.board.draw(gallery_jsq.draw_law, r, dragging=True), results)
     png = median_ms(lambda _: explorer.board.png(), betas)
     print(f"one drawing of the explorer: compute       {compute:8.1f} ms")
     print(f"                             curves        {draw:8.1f} ms")
     print(f"                             picture       {png:8.1f} ms")
     print(f"fresh process: import lbcore               {fresh_process('import lbcore'):8.2f} s")
     print(f"               import lbcore.jsq           {fresh_process('import lbcore.jsq'):8.2f} s")
-    first = fresh_process("import lbcore; lbcore.explore.factor_two()")
+    first = fresh_process("import lbcore; lbcore.gallery_jsq.explore_factor_two()")
     print(f"               first figure of notebook 00 {first:8.2f} s")
-    first = fresh_process("import lbcore; lbcore.explore.jsq_law()")
+    first = fresh_process("import lbcore; lbcore.gallery_jsq.explore_law()")
     print(f"               first explorer of 03        {first:8.2f} s")
 
 

@@ -12,9 +12,12 @@ estimate       replications, stop rules, live refinement
 markov, lanes  Poisson arrivals, exponential service
 workload       general service; calendar_queue and departures do the work
 slotted        the slotted model of paper A; pooled, its resource-pooled queue
+jbt            paper A: Join-Below-Threshold in heavy traffic, limits and the exact two-server chain
 jsq            paper C: JSQ in the Halfin-Whitt regime, exact stationary law of the diffusion
 figures        results in, pictures out (imports matplotlib)
 explore        sliders (imports ipywidgets)
+gallery_jbt    the pictures of notebook 01
+gallery_jsq    the pictures of notebooks 00 and 03
 ============== ================================================================================
 
 ``lb.simulate_markov``, ``lb.simulate_workload`` and ``lb.simulate_slotted`` run a policy: ``lb.random()``,
@@ -26,14 +29,15 @@ import importlib
 __version__ = "0.1.0"
 
 _MODULES = (
-    "checks", "compiled", "draws", "estimate", "explore", "figures", "intervals", "jsq", "laws", "markov", "policies",
-    "pooled", "records", "slotted", "streams", "workload",
+    "checks", "compiled", "draws", "estimate", "explore", "figures", "gallery_jbt", "gallery_jsq",
+    "intervals", "jbt", "jsq", "laws", "markov", "policies", "pooled", "records",
+    "slotted", "streams", "workload",
 )  # fmt: skip
 _NAMES = {
     "simulate_markov": "markov",
     "simulate_workload": "workload",
     "simulate_slotted": "slotted",
-} | dict.fromkeys(("random", "round_robin", "jsq_d", "jiq", "jbt", "policy"), "policies")
+} | dict.fromkeys(("random", "round_robin", "jsq_d", "jiq", "policy"), "policies")
 
 __all__ = [*_MODULES, *_NAMES]
 

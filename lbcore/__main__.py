@@ -2,7 +2,7 @@
 
 import time
 
-from lbcore import __version__, compiled, jsq, laws, policies
+from lbcore import __version__, compiled, jbt, jsq, laws, policies
 from lbcore.markov import simulate_markov
 from lbcore.slotted import simulate_slotted
 from lbcore.workload import simulate_workload
@@ -13,6 +13,7 @@ def main():
     start = time.perf_counter()
     removed = compiled.remove_stale()
     jsq.diffusion_law(1.0)
+    jbt.two_server_law(0.5, 2)
     short = {"replications": 16, "seed": 1, "progress": False}
     batch, offer = laws.bernoulli(0.5, 6), laws.bernoulli(0.5, 2)
     for policy in (policies.jsq(), policies.jsq_d(2), policies.jbt(2), policies.jiq(), policies.random(),

@@ -28,3 +28,11 @@ def _describe(value):
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape}"
     return f"{type(value).__name__} {value!r:.40}"
+
+
+def whole(value, name, low, *, allowed):
+    """Return `value` as an int of at least `low`; raises like `real`."""
+    number = real(value, name, low, math.inf, allowed=allowed)
+    if number != int(number):
+        raise ValueError(f"{name} = {value} is no whole number; {allowed}")
+    return int(number)

@@ -6,17 +6,17 @@ worker thread computes the newest values only, a result that is no longer wanted
 one image of fixed size, so nothing flickers or jumps.
 """
 
+import inspect
 import math
 import re
 import threading
-from functools import lru_cache
+import time
 from html import escape
 from pathlib import Path
 
 import ipywidgets as widgets
-import numpy as np
 
-from lbcore import figures, jsq
+from lbcore import figures
 
 FOLDER = Path("saved")  # where "save" puts files, beside the notebook
 _SETTLE = 0.3  # seconds without a change after which a dragged slider counts as released
@@ -28,6 +28,25 @@ def log_slider(label, value, low, high):
     start = 10 ** round(math.log10(value), 2)  # the browser would round it to a step as well
     exponents = {"min": math.floor(100 * math.log10(low)) / 100, "max": math.ceil(100 * math.log10(high)) / 100}
     return widgets.FloatLogSlider(start, description=label, readout_format=".3g", step=0.01, **exponents, **_WIDE)
+
+
+def whole_slider(label, value, low, high):
+    """Return a slider on whole numbers."""
+    return widgets.IntSlider(value, low, high, description=label, **_WIDE)
+
+
+def choice(label, options):
+    """Return a drop-down list; `options` are names, or pairs of name and value."""
+    return widgets.Dropdown(options=options, description=label, **_WIDE)
+
+
+def player(label, frames):
+    """Return play, pause and step buttons with a speed of 5 frames a second, and a slider, as one control."""
+    play = widgets.Play(min=0, max=frames - 1, interval=200, show_repeat=False)
+    slider = whole_slider(label, 0, 0, frames - 1)
+    widgets.jslink((play, "value"), (slider, "value"))
+    slider.play = play  # shown in front of it
+    return slider
 
 
 def range_slider(label, value, low, high):
@@ -58,6 +77,16 @@ class Latest:
                 self._thread = threading.Thread(target=self._run, daemon=True, name="explorer")
                 self._thread.start()
             self._changed.notify_all()
+
+    @property
+    def pending(self):
+        """Whether a newer value is waiting."""
+        return self._pending
+
+    @property
+    def busy(self):
+        """Whether a value is waiting or being worked."""
+        return self._pending or self._busy
 
     def wait(self, timeout=30.0):
         """Wait until the newest value has been worked and settled; return whether it has."""
@@ -91,20 +120,22 @@ class Explorer(widgets.VBox):
     controls : dict of widgets
         Keyed by the arguments of `compute`.
     compute : callable
-        ``compute(**values)`` returns a result.
+        ``compute(**values)`` returns a result, or yields ever better ones; a stop button comes with the latter.
     draw : callable
         ``draw(board, result)`` draws it; called on a worker thread, with no pyplot state.
     panels : list of lists of str
         Mosaic of the board's panels.
     scale : float
         Width of the picture, 1 for the full width of a notebook.
+    aspect : float
+        Height of a panel over its width.
     """
 
-    def __init__(self, name, controls, compute, draw, panels, *, scale=1.0):
+    def __init__(self, name, controls, compute, draw, panels, *, scale=1.0, aspect=0.66):
         self.name, self.controls = name, controls
-        self._compute, self._draw, self._panels = compute, draw, panels
+        self._compute, self._draw, self._panels = compute, draw, {"mosaic": panels, "aspect": aspect}
         self._start = self.values
-        self.board = figures.Board(panels, width=scale * figures.SCREEN["width"], live=True)
+        self.board = figures.Board(**self._panels, width=scale * figures.SCREEN["width"], live=True)
         width, height = self.board.size
         size = {"width": f"{width}px", "max_width": "100%"}  # a narrow window shrinks the picture
         self.image = widgets.Image(format="png", layout=widgets.Layout(**size, height="auto"))
@@ -117,14 +148,20 @@ class Explorer(widgets.VBox):
             self._button("save figure", "image", self.save_figure),
             self._print_width,
             self._button("save data", "table", self.save_data),
-            self.status,
         ]
-        self._result = None
+        if inspect.isgeneratorfunction(compute):
+            buttons.append(self._button("stop", "stop", self.stop))
+        buttons.append(self.status)
+        self._result, self._stopped = None, False
         self._latest = Latest(self._show)
         for control in controls.values():
             control.observe(lambda change: self._latest.submit(self.values), "value")
-        super().__init__([*controls.values(), widgets.HBox(buttons), self.image, self.message])
-        self._show(self.values, False)
+        rows = [widgets.HBox([c.play, c]) if hasattr(c, "play") else c for c in controls.values()]
+        super().__init__([*rows, widgets.HBox(buttons), self.image, self.message])
+        if inspect.isgeneratorfunction(compute):
+            self._latest.submit(self.values)
+        else:
+            self._show(self.values, False)
 
     @property
     def values(self):
@@ -140,10 +177,14 @@ class Explorer(widgets.VBox):
         for name, value in self._start.items():
             self.controls[name].value = value
 
+    def stop(self):
+        """Keep what a simulation has gathered so far; the next change of a control starts it anew."""
+        self._stopped = True
+
     def save_figure(self):
         """Save what is shown as PDF and PNG at the chosen width; never overwrites."""
         values, result = self._shown()
-        board = figures.Board(self._panels, width=figures.WIDTHS[self._print_width.value], font=8)
+        board = figures.Board(**self._panels, width=figures.WIDTHS[self._print_width.value], font=8)
         board.draw(self._draw, result)
         paths = board.save_figure(self._free_path(values, ".pdf", ".png"), self.name, values)
         self.status.value = f"saved {escape(str(paths[0]))} and .png"
@@ -151,7 +192,7 @@ class Explorer(widgets.VBox):
     def save_data(self):
         """Save every curve shown as CSV; never overwrites."""
         values, result = self._shown()
-        board = figures.Board(self._panels).draw(self._draw, result)
+        board = figures.Board(**self._panels).draw(self._draw, result)
         path = board.save_data(self._free_path(values, ".csv"), self.name, values)
         self.status.value = f"saved {escape(str(path))}"
 
@@ -184,16 +225,29 @@ class Explorer(widgets.VBox):
             self.status.value = _sentence(error)
 
     def _show(self, values, dragging):
-        """Compute and draw `values`; when a drag has ended, the result is there already and only the axes change."""
+        """Compute and draw `values`; when a drag has ended, the result is there already and only the axes change.
+
+        A compute that yields ever better results is drawn at each until newer values come or *stop* is pressed.
+        """
+        begun = time.monotonic()
+        self._stopped = False
         try:
             shown, known = self._result or (None, None)
-            result = known if shown == values else self._compute(**values)
-            picture = self.board.draw(self._draw, result, dragging=dragging).png()
+            results = known if shown == values else self._compute(**values)
+            if not hasattr(results, "__next__"):
+                results = iter([results])
+            for result in results:
+                moving = dragging and time.monotonic() - begun < _SETTLE
+                self._publish(values, result, self.board.draw(self._draw, result, dragging=moving).png())
+                if self._latest.pending or self._stopped:
+                    results.close() if hasattr(results, "close") else None
+                    break
         except Exception as error:  # shown to the reader in place of the picture
             self._result = None
             self.message.value = _sentence(error)
             self.image.layout.display, self.message.layout.display = "none", None
-            return
+
+    def _publish(self, values, result, picture):
         self._result = (values, result)
         self.image.value = picture
         if self.message.layout.display != "none":
@@ -208,32 +262,3 @@ def _short(value):
     if isinstance(value, tuple):
         return "-".join(map(_short, value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-@lru_cache
-def _mean_curve(low, high, count):
-    betas = np.geomspace(low, high, count)
-    return betas, np.array([jsq.diffusion_law(beta).mean_q2 for beta in betas])
-
-
-def jsq_law():
-    """Explore the exact stationary law of the JSQ diffusion over the Halfin-Whitt slack."""
-    return Explorer(
-        "jsq-law",
-        {"beta": log_slider("slack β", 1.0, 0.03, 5.0), "y": range_slider("levels y shown", (0, 20), 0, 200)},
-        lambda beta, y: {"law": jsq.diffusion_law(beta), "y": y, "curve": _mean_curve(0.03, 5.0, 41)},
-        figures.draw_law,
-        [["q1", "q2"], ["scaled", "mean"]],
-    )
-
-
-def factor_two():
-    """Explore how the law of beta Q2 turns into Gamma(2) as the slack shrinks: the small explorer of notebook 00."""
-    return Explorer(
-        "factor-two",
-        {"beta": log_slider("slack β", 0.5, 0.03, 5.0)},
-        lambda beta: jsq.diffusion_law(beta),
-        lambda board, law: figures.draw_scaled(board["scaled"], law),
-        [["scaled"]],
-        scale=0.6,
-    )

@@ -14,8 +14,8 @@ import matplotlib
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 from PIL import Image
-from scipy.stats import norm
 
 from lbcore import __version__
 
@@ -24,9 +24,12 @@ STYLE = {
     "exact": {"color": "#0072B2", "linewidth": 2.0},
     "limit": {"color": "#D55E00", "linewidth": 1.6, "linestyle": "--"},
     "other": {"color": "#009E73", "linewidth": 1.6, "linestyle": ":"},
+    "second": {"color": "#56B4E9", "linewidth": 1.6, "linestyle": "-"},
+    "third": {"color": "#E69F00", "linewidth": 1.6, "linestyle": (0, (5, 1, 1, 1))},
     "wall": {"color": "0.4", "linewidth": 1.0},
     "simulation": {"color": "#CC79A7", "linewidth": 1.4, "linestyle": "-."},
 }
+MARKER = {"exact": "o", "limit": "_", "other": "D", "second": "s", "third": "^", "simulation": "v"}
 SCREEN = {"width": 9.6, "dpi": 96, "font": 9.5}
 WIDTHS = {"one column": 3.4, "two columns": 7.0}  # inches, as journals set them
 
@@ -68,6 +71,62 @@ class Panel:
             self._add(label, self.axes.plot([], [], label=label, markeredgecolor="black", **style)[0])
         self._artists[label].set_data([x], [y])
 
+    def band(self, label, x, low, high, role="simulation"):
+        """Draw or move the 95 % band of the curve `label` between `low` and `high`."""
+        self.data[f"{label}, band"] = {"x": np.asarray(x), "low": np.asarray(low), "high": np.asarray(high)}
+        if f"{label}, band" not in self._artists:
+            shade = {"color": STYLE[role]["color"], "alpha": 0.25, "linewidth": 0}
+            self._add(f"{label}, band", self.axes.fill_between(x, low, high, **shade))
+        self._artists[f"{label}, band"].set_data(x, low, high)
+
+    def points(self, label, x, y, half_width=None, role="simulation"):
+        """Draw or move points with their 95 % intervals."""
+        x, y = np.asarray(x, float), np.asarray(y, float)
+        half_width = np.zeros_like(y) if half_width is None else np.asarray(half_width, float)
+        self.data[label] = {"x": x, "y": y, "low": y - half_width, "high": y + half_width}
+        if label not in self._artists:
+            dots = {"color": STYLE[role]["color"], "linestyle": "none", "marker": MARKER[role], "markersize": 5}
+            self._add(f"{label}, bars", self.axes.plot([], [], color=STYLE[role]["color"], linewidth=1.5)[0])
+            self._add(label, self.axes.plot([], [], label=label, **dots)[0])
+        self._artists[label].set_data(x, y)
+        ends = np.stack([y - half_width, y + half_width, np.full_like(y, math.nan)], axis=1)
+        self._artists[f"{label}, bars"].set_data(np.repeat(x, 3), ends.ravel())
+
+    def heat(self, label, values, low, high):
+        """Draw or change a matrix of colours between `low` and `high`; column x, row y are whole numbers from 0 on."""
+        rows, columns = values.shape
+        x, y = (grid.ravel() for grid in np.meshgrid(np.arange(columns), np.arange(rows)))
+        self.data[label] = {"x": x, "y": y, "value": values.ravel()}
+        if label not in self._artists:
+            image = self.axes.imshow(values, origin="lower", cmap="cividis", aspect="auto", interpolation="nearest")
+            self._add(label, image)
+            bar = self._board.figure.colorbar(image, ax=self.axes)
+            bar.set_label(label, size=self._board.font)
+            bar.ax.tick_params(labelsize=0.9 * self._board.font)
+        image = self._artists[label]
+        image.set(data=values, extent=(-0.5, columns - 0.5, -0.5, rows - 0.5))
+        image.set_clim(low, high)
+
+    def arrows(self, x, y, u, v):
+        """Draw or change a field of arrows at fixed places."""
+        if "arrows" not in self._artists:
+            self._add("arrows", self.axes.quiver(x, y, u, v, color="white", width=0.004, scale=28, pivot="tail"))
+        self._artists["arrows"].set_UVC(u, v)
+
+    def bars(self, label, heights, colours):
+        """Draw or move one bar for each height."""
+        self.data[label] = {"x": np.arange(len(heights)), "y": np.asarray(heights)}
+        known = self._artists.get(label, ())
+        if len(known) != len(heights):
+            for name in [name for name in self._artists if name.startswith(f"{label} ")]:
+                self._artists.pop(name).remove()
+            known = self.axes.bar(np.arange(len(heights)), heights, width=0.8)
+            for k, bar in enumerate(known):
+                self._add(f"{label} {k}", bar)
+            self._bars = known
+        for bar, height, colour in zip(self._bars, heights, colours, strict=True):
+            bar.set(height=height, facecolor=colour)
+
     def note(self, text, x=0.97, y=0.05):
         """Write a line of text into a corner of the panel (axes coordinates)."""
         if "note" not in self._artists:
@@ -83,11 +142,17 @@ class Panel:
             if tuple(getattr(self.axes, f"get_{name}")()) != tuple(wanted):
                 self.axes.set(**{name: wanted})
                 self._board.stale = True
+                axis = getattr(self.axes, f"{name[0]}axis")
+                if axis.get_scale() == "log" and max(wanted) < 1000 * min(wanted):  # label 1, 2, 5 in short ranges
+                    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                    axis.set_major_formatter("{x:g}")
+                    axis.set_minor_formatter("")
 
-    def legend(self, location="best"):
+    def legend(self, location="best", columns=1):
         """Show the legend, once."""
         if self.axes.get_legend() is None:
-            self.axes.legend(loc=location, frameon=False, handlelength=2.6, fontsize=0.9 * self._board.font)
+            look = {"frameon": False, "handlelength": 2.6, "fontsize": 0.85 * self._board.font}
+            self.axes.legend(loc=location, ncols=columns, **look)
 
     def _add(self, label, artist):
         artist.set_animated(self._board.live)
@@ -104,17 +169,19 @@ class Board:
         Names of the panels, row by row.
     width : float
         Inches. The height follows from the number of rows.
+    aspect : float
+        Height of a panel over its width.
     live : bool
         Keep the background and redraw only what moves, for sliders.
     """
 
-    def __init__(self, mosaic, *, width=SCREEN["width"], dpi=SCREEN["dpi"], font=SCREEN["font"], live=False):
+    def __init__(self, mosaic, *, width=SCREEN["width"], font=SCREEN["font"], aspect=0.66, live=False):
         self.live, self.dragging, self.stale, self.font = live, False, True, font
         if width < 5:  # one column of a journal: panels below each other
             mosaic = [[name] for row in mosaic for name in row]
         columns, rows = len(mosaic[0]), len(mosaic)
-        height = width / columns * rows * (0.66 if columns > 1 else 0.62)
-        self.figure = Figure(figsize=(width, height), dpi=dpi, layout="constrained")
+        size = (width, width / columns * rows * aspect)
+        self.figure = Figure(figsize=size, dpi=SCREEN["dpi"], layout="constrained")
         self._canvas = FigureCanvasAgg(self.figure)
         self.panels = {name: Panel(self, axes) for name, axes in self.figure.subplot_mosaic(mosaic).items()}
         self._lock = threading.RLock()
@@ -192,70 +259,3 @@ def nice(value, floor=0.0):
     value = max(value, floor)
     power = 10.0 ** math.floor(math.log10(value))
     return next(m * power for m in (1, 2, 5, 10) if m * power >= value * (1 - 1e-9))
-
-
-def draw_law(board, result):
-    """Draw the stationary law of the JSQ diffusion: panels q1, q2, scaled, mean.
-
-    `result` has ``law`` (a `DiffusionLaw`), ``y`` (the range of levels shown) and ``curve`` (slacks and means).
-    """
-    law = result["law"]
-    draw_q1(board["q1"], law)
-    draw_q2(board["q2"], law, *result["y"])
-    draw_scaled(board["scaled"], law)
-    draw_mean(board["mean"], law, *result["curve"])
-
-
-def law_figure(result):
-    """Return the static figure of `draw_law`."""
-    return Board([["q1", "q2"], ["scaled", "mean"]]).draw(draw_law, result)
-
-
-def draw_q1(panel, law):
-    """Draw the density of Q1 and its limit for large slack (Theorem 2.4)."""
-    panel.describe("Law of $Q_1$   (Thm 2.4: N(−β, 1) as β → ∞)", "$x$", "density")
-    left = -nice(law.beta + 4.0 if law.beta > 0.2 else 20 * law.beta)
-    x = left * np.linspace(1.0, 0.0, 240) ** 2
-    density = law.q1_density(x)
-    panel.line("exact", x, density)
-    panel.line("N(−β, 1): β → ∞", x, norm.pdf(x, -law.beta), "limit")
-    panel.line("wall at 0", [0.0, 0.0], [0.0, 1e3], "wall")
-    panel.limits(x=(left, -0.04 * left), y=(0.0, nice(1.05 * max(density.max(), 0.4))))
-    panel.legend("upper left")
-
-
-def draw_q2(panel, law, low, high):
-    """Draw the tail of Q2 from `low` to `high` and its asymptote (Theorem 2.1; the factor y is not in the paper)."""
-    panel.describe("Tail of $Q_2$   (Thm 2.1; factor y: beyond the paper)", "$y$", "$\\log_{10} P(Q_2>y)$")
-    y = np.linspace(low, high, 241)[1:]
-    tail = law.q2_log_tail(y) / math.log(10)
-    asymptote = (math.log(law.tail_constant) + np.log(y) - law.beta * y) / math.log(10)
-    panel.line("exact", y, tail)
-    panel.line("$c\\,y\\,e^{-\\beta y}$: y → ∞", y, asymptote, "limit")
-    bottom = -nice(max(-tail[-1], 1.0))
-    panel.limits(x=(low, high), now=True)
-    panel.limits(y=(bottom, -0.05 * bottom))
-    panel.legend("upper right")
-
-
-def draw_scaled(panel, law):
-    """Draw the law of beta Q2 against Gamma(2) and the centralised queue (Theorem 2.7, Remark 3)."""
-    panel.describe("Law of $\\beta Q_2$   (Thm 2.7; Remark 3: twice M/M/N)", "$t$", "$P(\\beta Q_2 > t)$")
-    t = np.linspace(0.0, 8.0, 201)[1:]
-    panel.line("exact", t, law.q2_tail(t / law.beta))
-    panel.line("Gamma(2): β → 0", t, (1 + t) * np.exp(-t), "limit")
-    panel.line("M/M/N queue given a wait: Exp(1)", t, np.exp(-t), "other")
-    panel.limits(x=(0.0, 8.0), y=(0.0, 1.02))
-    panel.legend("upper right")
-
-
-def draw_mean(panel, law, betas, means):
-    """Draw E Q2 over the range of slacks with both limits (Theorem 2.5, Corollary 2.2) and a marker at `law`."""
-    panel.describe("$E\\,Q_2$ against β   (Thm 2.5, Cor. 2.2)", "$\\beta$", "$E\\,Q_2$", xscale="log", yscale="log")
-    panel.line("exact", betas, means)
-    panel.line("2/β: β → 0", betas, 2 / betas, "limit")
-    panel.line("φ(β): β → ∞", betas, norm.pdf(betas), "other")
-    panel.marker("this β", law.beta, law.mean_q2)
-    panel.limits(x=(betas[0], betas[-1]), y=(1e-6, 200.0))
-    panel.note(f"β = {law.beta:.4g},  E Q₂ = {law.mean_q2:.6g}", x=0.97, y=0.95)
-    panel.legend("lower left")

@@ -254,3 +254,25 @@ def _stationary(states, moves):
     matrix -= np.eye(states)
     matrix[0] = 1.0
     return np.linalg.solve(matrix, np.eye(states)[0])
+
+
+def two_server_chain(epsilon, threshold, size):
+    """Return ``pi[i, j]``, two servers under JBT(threshold), arrivals at rate ``2 - epsilon``, cut off at `size`.
+
+    Plain sparse balance equations of the truncated square: arrivals to a queue of the last length are lost.
+    """
+    i, j = np.meshgrid(np.arange(size), np.arange(size), indexing="ij")
+    state, rate = i * size + j, 2 - epsilon
+    to_first = np.where((i < threshold) == (j < threshold), 0.5, (i < threshold).astype(float))
+    moves = [
+        (state[:-1], state[1:], rate * to_first[:-1]),
+        (state[:, :-1], state[:, 1:], rate * (1 - to_first[:, :-1])),
+        (state[1:], state[:-1], np.ones((size - 1, size))),
+        (state[:, 1:], state[:, :-1], np.ones((size, size - 1))),
+    ]
+    source, target, speed = (np.concatenate([np.ravel(m[k]) for m in moves]) for k in range(3))
+    shape = (size * size, size * size)
+    balance = (coo_matrix((speed, (target, source)), shape) - coo_matrix((speed, (source, source)), shape)).tocsr()
+    inner = spsolve(balance[1:, 1:].tocsc(), -balance[1:, 0].toarray().ravel())
+    pi = np.concatenate([[1.0], inner]).reshape(size, size)
+    return pi / pi.sum()

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from lbcore import explore, figures, jsq
+from lbcore import explore, gallery_jbt, gallery_jsq, jsq
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +15,7 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch):
 
 def scaled(compute=jsq.diffusion_law):
     def draw(board, law):
-        figures.draw_scaled(board["scaled"], law)
+        gallery_jsq.draw_scaled(board["scaled"], law)
 
     return explore.Explorer("test", {"beta": explore.log_slider("β", 1.0, 0.03, 5.0)}, compute, draw, [["scaled"]])
 
@@ -105,13 +105,58 @@ def test_log_slider_covers_its_range_on_a_grid_the_browser_keeps(value, low, hig
     assert slider.value == pytest.approx(value, rel=0.006)
 
 
-@pytest.mark.parametrize("make", [explore.jsq_law, explore.factor_two])
+EXPLORERS = [
+    gallery_jsq.explore_law,
+    gallery_jsq.explore_factor_two,
+    gallery_jbt.explore_thresholds,
+    gallery_jbt.explore_u_shape,
+    gallery_jbt.explore_slotted,
+    gallery_jbt.explore_collapse,
+    gallery_jbt.explore_kelly_laws,
+    gallery_jbt.explore_watch,
+]
+
+
+@pytest.mark.parametrize("make", EXPLORERS, ids=lambda make: make.__name__)
 def test_explorers_draw_at_both_ends_of_every_slider(make):
     explorer = make()
     for control in explorer.controls.values():
-        low, high = (10**control.min, 10**control.max) if hasattr(control, "base") else (control.min, control.max)
-        ends = [(low, low + control.step), (low, high), (high - control.step, high)]
-        for value in ends if isinstance(control.value, tuple) else (low, high):
+        if hasattr(control, "options"):
+            ends = [value for _, value in control._options_full]
+        elif hasattr(control, "base"):
+            ends = [10**control.min, 10**control.max]
+        elif isinstance(control.value, tuple):
+            ends = [(control.min, control.min + 1), (control.min, control.max)]
+        else:
+            ends = [control.min, control.max]
+        for value in ends:
+            before = explorer.image.value
             control.value = value
+            while explorer.image.value == before and explorer._latest.busy:
+                time.sleep(0.02)
+            explorer.stop()
             assert explorer.wait()
             assert explorer.message.layout.display == "none", explorer.message.value
+
+
+def test_a_refining_explorer_shows_its_first_result_soon_and_stops_at_once():
+    def compute(n):
+        for step in range(10**6):
+            time.sleep(0.01)
+            yield step
+
+    def draw(board, step):
+        board["a"].points("step", [0.0], [float(step)])
+
+    explorer = explore.Explorer("steps", {"n": explore.whole_slider("n", 1, 0, 9)}, compute, draw, [["a"]])
+    deadline = time.monotonic() + 10
+    while explorer._result is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    seen = explorer._result[1]
+    explorer.controls["n"].value = 5  # a newer value ends the older run
+    while explorer._result[0] != {"n": 5} and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert explorer._result[0] == {"n": 5}
+    explorer.stop()
+    assert explorer.wait(5)
+    assert seen >= 0

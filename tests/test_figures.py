@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import lbcore as lb
-from lbcore import figures
+from lbcore import figures, gallery_jsq
 
 PANELS = [["q1", "q2"], ["scaled", "mean"]]
 
@@ -25,14 +25,14 @@ def pixels(png):
 
 @pytest.mark.parametrize("beta", [0.03, 0.5, 5.0])
 def test_live_board_ends_at_the_same_picture_however_it_got_there(beta):
-    moved, fresh = (figures.Board(PANELS, live=True).draw(figures.draw_law, result(1.0)) for _ in range(2))
+    moved, fresh = (figures.Board(PANELS, live=True).draw(gallery_jsq.draw_law, result(1.0)) for _ in range(2))
     layouts = [board.png() for board in (moved, fresh)]  # fixed by the first picture
     assert layouts[0] == layouts[1]
     for other in (0.05, 4.0):
-        moved.draw(figures.draw_law, result(other), dragging=True).png()
-    moved.draw(figures.draw_law, result(beta), dragging=True).png()
-    a = pixels(moved.draw(figures.draw_law, result(beta)).png())
-    b = pixels(fresh.draw(figures.draw_law, result(beta)).png())
+        moved.draw(gallery_jsq.draw_law, result(other), dragging=True).png()
+    moved.draw(gallery_jsq.draw_law, result(beta), dragging=True).png()
+    a = pixels(moved.draw(gallery_jsq.draw_law, result(beta)).png())
+    b = pixels(fresh.draw(gallery_jsq.draw_law, result(beta)).png())
     assert a.shape == b.shape
     assert (a == b).all()
     for name in moved.panels:
@@ -41,19 +41,19 @@ def test_live_board_ends_at_the_same_picture_however_it_got_there(beta):
 
 
 def test_axes_hold_still_while_dragging():
-    board = figures.Board(PANELS, live=True).draw(figures.draw_law, result(1.0))
+    board = figures.Board(PANELS, live=True).draw(gallery_jsq.draw_law, result(1.0))
     board.png()
     before = [panel.axes.get_ylim() for panel in board.panels.values()]
-    board.draw(figures.draw_law, result(0.1), dragging=True)
+    board.draw(gallery_jsq.draw_law, result(0.1), dragging=True)
     assert not board.stale
     assert before == [panel.axes.get_ylim() for panel in board.panels.values()]
-    board.draw(figures.draw_law, result(0.1))
+    board.draw(gallery_jsq.draw_law, result(0.1))
     assert board.stale
 
 
 def test_curves_are_the_law():
     law = lb.jsq.diffusion_law(0.7)
-    board = figures.law_figure(result(0.7))
+    board = gallery_jsq.law_figure(result(0.7))
     line = board["scaled"].data["exact"]
     assert line["y"] == pytest.approx(law.q2_tail(line["x"] / 0.7))
     assert board["mean"].data["this β"]["y"] == law.mean_q2
@@ -68,7 +68,7 @@ def test_curves_are_the_law():
 
 @pytest.mark.parametrize("width", figures.WIDTHS.values())
 def test_saved_files_carry_parameters_and_version(tmp_path, width):
-    board = figures.Board(PANELS, width=width, font=8).draw(figures.draw_law, result(1.0))
+    board = figures.Board(PANELS, width=width, font=8).draw(gallery_jsq.draw_law, result(1.0))
     pdf, png = board.save_figure(tmp_path / "a=1.5", "title", {"beta": 1.0})
     assert pdf.name == "a=1.5.pdf"
     text = pdf.read_bytes()
@@ -81,7 +81,7 @@ def test_saved_files_carry_parameters_and_version(tmp_path, width):
 
 
 def test_saved_data_holds_every_curve_exactly(tmp_path):
-    board = figures.law_figure(result(1.0))
+    board = gallery_jsq.law_figure(result(1.0))
     path = board.save_data(tmp_path / "data", "title", {"beta": 1.0, "y": (0, 20)})
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines[:4] == ["# title", f"# lbcore {lb.__version__}", "# beta = 1.0", "# y = (0, 20)"]

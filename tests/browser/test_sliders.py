@@ -169,7 +169,7 @@ def test_start_notebook_shows_its_explorer(lab, page):
 
 
 FAILING = """
-from lbcore import explore, figures, jsq
+from lbcore import explore, gallery_jsq, jsq
 
 def compute(beta):
     if beta > 1.2:
@@ -177,7 +177,7 @@ def compute(beta):
     return jsq.diffusion_law(beta)
 
 explore.Explorer("failing", {"beta": explore.log_slider("slack β", 1.0, 0.1, 5.0)}, compute,
-                 lambda board, law: figures.draw_scaled(board["scaled"], law), [["scaled"]])
+                 lambda board, law: gallery_jsq.draw_scaled(board["scaled"], law), [["scaled"]])
 """
 
 
@@ -196,4 +196,36 @@ def test_negative_control_a_raising_callback_is_seen_and_recovered_from(lab, pag
     page.locator(f"{PANEL} button", has_text="reset").first.click()
     page.locator(f"{PANEL} .lbcore-error:visible").wait_for(state="detached", timeout=10_000)
     assert differ(good, notebook.settled()) == 0
+    assert notebook.errors() == []
+
+
+@pytest.mark.parametrize(
+    ("title", "labels"),
+    [
+        ("thresholds", ["constant r", "K of K log(1/ε)"]),
+        ("u_shape", ["gap ε", "servers N"]),
+        ("collapse", ["threshold r", "gap ε"]),
+        ("kelly_laws", ["K"]),
+    ],
+)
+def test_threshold_explorers_at_both_ends(lab, page, title, labels):
+    folder, address = lab
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}}
+    cells = [nbformat.v4.new_code_cell(f"import lbcore as lb\nlb.gallery_jbt.explore_{title}()")]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), folder / f"{title}.ipynb")
+    notebook = Notebook(page, address(f"{title}.ipynb"))
+    notebook.settled()
+    for label in labels:
+        handle = notebook.slider(label).locator('[role="slider"]')
+        for key in ("Home", "End"):
+            before = notebook.source
+            handle.focus()
+            page.keyboard.press(key)
+            if handle.get_attribute("aria-valuenow") != handle.get_attribute("aria-valuemin") or key == "End":
+                notebook.changed(before)
+        assert notebook.errors() == []
+
+
+def test_notebook_on_thresholds_runs(lab, page):
+    notebook = Notebook(page, lab[1]("01_jbt_thresholds.ipynb"))
     assert notebook.errors() == []

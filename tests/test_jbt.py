@@ -1,0 +1,117 @@
+"""Paper A: limits, the exact two-server chain, and what ties them together."""
+
+import math
+
+import naive
+import numpy as np
+import pytest
+
+from lbcore import jbt
+
+
+def jiq_mean(epsilon):
+    """Two servers under JIQ, every load: proved in the notebook (generator on n^2 and on ij)."""
+    rho = 1 - epsilon / 2
+    return 2 * rho * (1 + rho) / ((1 - rho) * (1 + 2 * rho))
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 0.2, 0.1, 0.05, 0.02, 0.01])
+def test_jiq_closed_form_to_ten_digits(epsilon):
+    law = jbt.two_server_law(epsilon, 1)
+    assert law.mean_total == pytest.approx(jiq_mean(epsilon), rel=1e-10)
+    assert law.error < 1e-9
+    assert law.truncated < 1e-12
+
+
+@pytest.mark.parametrize(("epsilon", "threshold", "size"), [(0.6, 2, 90), (0.4, 3, 110), (0.4, 7, 110), (0.3, 4, 150)])
+def test_against_a_plain_sparse_solve(epsilon, threshold, size):
+    law, pi = jbt.two_server_law(epsilon, threshold), naive.two_server_chain(epsilon, threshold, size)
+    assert law.mean_total == pytest.approx(2 * pi.sum(axis=1) @ np.arange(size), rel=1e-10)
+    assert law.marginals[:60] == pytest.approx(pi.sum(axis=1)[:60], abs=1e-13)
+    assert law.empty_row[:60] == pytest.approx(pi[0, :60], abs=1e-13)
+    assert law.joint(60) == pytest.approx(pi[:60, :60], abs=1e-13)
+
+
+def test_published_value():
+    assert jbt.two_server_law(0.02, 3).mean_total == pytest.approx(106.6676397577, rel=1e-11)
+    waits = {1: 5.78571, 2: 5.05602, 3: 4.92430, 5: 5.13548}
+    for threshold, wait in waits.items():
+        assert jbt.two_server_law(0.2, threshold).mean_wait == pytest.approx(wait, abs=5e-6)
+
+
+@pytest.mark.parametrize("threshold", [1, 4, 30])
+def test_laws_are_laws(threshold):
+    law = jbt.two_server_law(0.05, threshold)
+    assert law.marginals.sum() == pytest.approx(1.0, abs=1e-10)
+    assert law.marginals[0] == pytest.approx(0.025, rel=1e-10)  # utilisation law
+    assert (law.marginals[:400] > 0).all()
+    assert 2 * law.marginals @ np.arange(len(law.marginals)) == pytest.approx(law.mean_total, rel=1e-9)
+
+
+def test_large_thresholds_are_random_routing_and_join_smoothly():
+    rho = 0.9
+    closed = jbt.two_server_law(0.2, math.inf)
+    assert closed.mean_total == pytest.approx(2 * rho / (1 - rho))
+    assert closed == jbt.two_server_law(0.2, math.inf)
+    assert closed.joint(300).sum() == pytest.approx(1.0)
+    assert jbt.two_server_law(0.2, 10**9).mean_total == closed.mean_total
+    solved = jbt.two_server_law(0.2, 250)
+    assert solved.iterations > 0
+    assert solved.mean_total == pytest.approx(closed.mean_total, rel=1e-6)
+
+
+def test_drawing_accuracy_is_what_it_says():
+    for epsilon, threshold in ((0.1, 1), (0.02, 6), (0.01, 20)):
+        rough = jbt.two_server_law(epsilon, threshold, tolerance=1e-6)
+        assert rough.mean_total == pytest.approx(jbt.two_server_law(epsilon, threshold).mean_total, rel=1e-4)
+
+
+def test_best_threshold_is_log_two_of_one_over_epsilon():
+    for epsilon, best in ((0.1, 4), (0.05, 5), (0.02, 6), (0.01, 7)):
+        means = [jbt.two_server_law(epsilon, r).mean_total for r in range(1, 12)]
+        assert 1 + np.argmin(means) == best == math.ceil(math.log2(1 / epsilon))
+
+
+@pytest.mark.parametrize("threshold", [1, 2, 3, 4, 5, 6])
+def test_limit_is_what_the_exact_chain_extrapolates_to(threshold):
+    """Two servers: the error has a term in epsilon and one in epsilon^(2 - a), the time near the corner."""
+    epsilons = np.array([0.08, 0.04, 0.02, 0.01, 0.005])
+    scaled = np.array([e * jbt.two_server_law(e, threshold, tolerance=1e-10).mean_total for e in epsilons])
+    limit = jbt.heavy_traffic_limit(2, threshold)
+    order = 2 - 4 / math.pi * math.atan(jbt.push_share(2, threshold))
+    design = np.stack([np.ones(5), epsilons, epsilons**order, epsilons**2], axis=1)
+    fitted = np.linalg.lstsq(design, scaled, rcond=None)[0][0]
+    assert fitted == pytest.approx(limit, rel=1e-4)
+
+
+def test_limits_in_continuous_time():
+    for n in (1, 2, 5, 50):
+        pooled = jbt.pooled_limit(n)
+        assert pooled == n
+        assert jbt.heavy_traffic_limit(n, math.inf) == pytest.approx(n * n)
+        assert jbt.heavy_traffic_limit(n, 1) == pytest.approx(pooled * 2 * n / (n + 1))
+        for r in (1, 2, 5, 20):
+            closed = pooled * (1 + (n - 2) * n**-r) / (1 - n ** -(r + 1)) if n > 1 else 1.0
+            assert jbt.heavy_traffic_limit(n, r) == pytest.approx(closed)
+    ordered = [jbt.heavy_traffic_limit(4, r) for r in (*range(1, 30), 100)]
+    assert (np.diff(ordered) <= 1e-12).all()
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "threshold", "error", "words"),
+    [
+        (0.0, 1, ValueError, "distance to capacity"), (2.0, 1, ValueError, "total service rate"),
+        (math.nan, 1, ValueError, "certified"), ("a", 1, TypeError, "certified"), (0.1, 0, ValueError, "r must be"),
+        (0.1, 1.5, ValueError, "r must be"), (0.1, "3", TypeError, "r must be"), (0.1, -math.inf, ValueError, "r must"),
+    ],
+)  # fmt: skip
+def test_bad_input(epsilon, threshold, error, words):
+    with pytest.raises(error, match=words):
+        jbt.two_server_law(epsilon, threshold)
+
+
+@pytest.mark.kernel
+def test_small_chain_runs_with_and_without_the_jit():
+    assert jbt.two_server_law(1.0, 2, tolerance=1e-8).mean_total == pytest.approx(
+        2 * naive.two_server_chain(1.0, 2, 40).sum(axis=1) @ np.arange(40), rel=1e-6
+    )
