@@ -13,11 +13,16 @@ markov, lanes  Poisson arrivals, exponential service
 workload       general service; calendar_queue and departures do the work
 slotted        the slotted model of paper A; pooled, its resource-pooled queue
 jbt            paper A: Join-Below-Threshold in heavy traffic, limits and the exact two-server chain
+jiq            paper B: JIQ with general service, fixed point, bound, fluid paths
 jsq            paper C: JSQ in the Halfin-Whitt regime, exact stationary law of the diffusion
+finite         the exact chain at N servers, as lb.jsq.finite_law
+paths, hitting paths of the diffusion; its exact mean hitting times
+mmn            the centralised queue beside it: Halfin-Whitt limit, Erlang
 figures        results in, pictures out (imports matplotlib)
 explore        sliders (imports ipywidgets)
 gallery_jbt    the pictures of notebook 01
-gallery_jsq    the pictures of notebooks 00 and 03
+gallery_jiq    the pictures of notebook 02
+gallery_jsq    the pictures of notebooks 00 and 03; gallery_jsq_finite, those on N servers, paths and hitting times
 ============== ================================================================================
 
 ``lb.simulate_markov``, ``lb.simulate_workload`` and ``lb.simulate_slotted`` run a policy: ``lb.random()``,
@@ -29,15 +34,16 @@ import importlib
 __version__ = "0.1.0"
 
 _MODULES = (
-    "checks", "compiled", "draws", "estimate", "explore", "figures", "gallery_jbt", "gallery_jsq",
-    "intervals", "jbt", "jsq", "laws", "markov", "policies", "pooled", "records",
-    "slotted", "streams", "workload",
+    "checks", "compiled", "draws", "estimate", "explore", "figures", "finite",
+    "gallery_jbt", "gallery_jiq", "gallery_jsq", "gallery_jsq_finite", "hitting", "intervals", "jbt",
+    "jiq", "jsq", "laws", "markov", "mmn", "paths", "policies",
+    "pooled", "records", "slotted", "streams", "workload",
 )  # fmt: skip
 _NAMES = {
     "simulate_markov": "markov",
     "simulate_workload": "workload",
     "simulate_slotted": "slotted",
-} | dict.fromkeys(("random", "round_robin", "jsq_d", "jiq", "policy"), "policies")
+} | dict.fromkeys(("random", "round_robin", "jsq_d", "policy"), "policies")
 
 __all__ = [*_MODULES, *_NAMES]
 

@@ -49,6 +49,11 @@ def player(label, frames):
     return slider
 
 
+def real_slider(label, value, low, high, step=0.01):
+    """Return a slider on an even grid of real numbers."""
+    return widgets.FloatSlider(value, min=low, max=high, step=step, description=label, readout_format=".3g", **_WIDE)
+
+
 def range_slider(label, value, low, high):
     """Return a slider with two handles on whole numbers, for the range of an axis."""
     return widgets.FloatRangeSlider(

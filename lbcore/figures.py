@@ -56,11 +56,11 @@ class Panel:
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
 
-    def line(self, label, x, y, role="exact"):
-        """Draw or move the curve `label` through the points ``x``, ``y`` (equal lengths)."""
+    def line(self, label, x, y, role="exact", **look):
+        """Draw or move the curve `label` through the points ``x``, ``y`` (equal lengths); `look` overrides the role."""
         self.data[label] = {"x": np.asarray(x), "y": np.asarray(y)}
         if label not in self._artists:
-            self._add(label, self.axes.plot([], [], label=label, **STYLE[role])[0])
+            self._add(label, self.axes.plot([], [], label=label, **(STYLE[role] | look))[0])
         self._artists[label].set_data(x, y)
 
     def marker(self, label, x, y, role="exact"):
@@ -79,14 +79,14 @@ class Panel:
             self._add(f"{label}, band", self.axes.fill_between(x, low, high, **shade))
         self._artists[f"{label}, band"].set_data(x, low, high)
 
-    def points(self, label, x, y, half_width=None, role="simulation"):
-        """Draw or move points with their 95 % intervals."""
+    def points(self, label, x, y, half_width=None, role="simulation", **look):
+        """Draw or move points with their 95 % intervals; `look` overrides the role."""
         x, y = np.asarray(x, float), np.asarray(y, float)
         half_width = np.zeros_like(y) if half_width is None else np.asarray(half_width, float)
         self.data[label] = {"x": x, "y": y, "low": y - half_width, "high": y + half_width}
         if label not in self._artists:
-            dots = {"color": STYLE[role]["color"], "linestyle": "none", "marker": MARKER[role], "markersize": 5}
-            self._add(f"{label}, bars", self.axes.plot([], [], color=STYLE[role]["color"], linewidth=1.5)[0])
+            dots = {"color": STYLE[role]["color"], "linestyle": "none", "marker": MARKER[role], "markersize": 5} | look
+            self._add(f"{label}, bars", self.axes.plot([], [], color=dots["color"], linewidth=1.5)[0])
             self._add(label, self.axes.plot([], [], label=label, **dots)[0])
         self._artists[label].set_data(x, y)
         ends = np.stack([y - half_width, y + half_width, np.full_like(y, math.nan)], axis=1)
@@ -200,6 +200,8 @@ class Board:
         """Return the picture as PNG bytes; on a live board only moving artists are drawn anew."""
         with self._lock:
             if self.stale or not self.live:
+                if self.figure.get_layout_engine() is not None:
+                    self._canvas.draw()  # the labels of logarithmic axes settle in the second pass
                 self._canvas.draw()
                 self.figure.set_layout_engine("none")  # so that nothing jumps later
                 self._background = self._canvas.copy_from_bbox(self.figure.bbox)

@@ -28,10 +28,10 @@ from numpy.polynomial.laguerre import laggauss
 from numpy.polynomial.legendre import leggauss
 from numpy.polynomial.polynomial import polyval2d
 from scipy.interpolate import BarycentricInterpolator, BPoly
-from scipy.special import log_ndtr
 
-from lbcore import checks, policies
+from lbcore import checks, mmn, policies
 from lbcore.compiled import kernel
+from lbcore.finite import finite_law as finite_law
 
 BETA_RANGE = (0.01, 6.0)
 _ALLOWED = f"the exact law is certified for {BETA_RANGE[0]:g} <= beta <= {BETA_RANGE[1]:g}"
@@ -610,9 +610,7 @@ def wait_probability_mmn(beta):
 
     Source: Halfin and Whitt (1981). Given a wait, ``queue / sqrt(N)`` is exponential with rate `beta` there.
     """
-    beta = checks.real(beta, "beta", math.ulp(0.0), math.inf, allowed="beta must be positive")
-    log_ratio = log_ndtr(beta) + beta * beta / 2 + math.log(2 * math.pi) / 2
-    return 1 / (1 + beta * math.exp(log_ratio)) if log_ratio < 700 else 0.0
+    return mmn.halfin_whitt_law(beta).wait_probability
 
 
 policies.share_name(__name__)

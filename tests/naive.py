@@ -5,15 +5,15 @@ import math
 from collections import deque
 
 import numpy as np
-from scipy.sparse import coo_matrix
+from scipy.sparse import coo_matrix, diags
 from scipy.sparse.linalg import spsolve
 
 
-def jsq_diffusion_chain(beta, h, depth, height):
-    """Return a grid chain's stationary law of the JSQ diffusion, ``pi[i, j]`` at ``x = -i h``, ``y = j h``.
+def jsq_diffusion_generator(beta, h, depth, height):
+    """Return a grid chain's generator for the JSQ diffusion, state ``i n + j`` at ``x = -i h``, ``y = j h``, and n.
 
     Q1 walks with steps ``h``, its drift fitted exponentially; a step up from the wall raises Q2 by ``h`` instead; Q2
-    drains by ``h`` at rate ``j``. The sparse balance equations are solved directly. It knows no reduction. Error O(h).
+    drains by ``h`` at rate ``j``. It knows no reduction. Error O(h).
     """
     m, n = round(depth / h) + 1, round(height / h) + 1
     i, j = np.meshgrid(np.arange(m), np.arange(n), indexing="ij")
@@ -31,14 +31,48 @@ def jsq_diffusion_chain(beta, h, depth, height):
     target = np.concatenate([np.ravel(b) for _, b, _ in moves])
     rate = np.concatenate([np.ravel(r) for _, _, r in moves])
     size = m * n
-    balance = coo_matrix((rate, (target, source)), shape=(size, size)) - coo_matrix(
-        (rate, (source, source)), shape=(size, size)
-    )
-    balance = balance.tocsr()
+    rates = coo_matrix((rate, (source, target)), shape=(size, size)).tocsr()
+    return rates - diags(np.asarray(rates.sum(axis=1)).ravel()), n
+
+
+def jsq_diffusion_chain(beta, h, depth, height):
+    """Return that chain's stationary law as a matrix ``pi[i, j]``."""
+    generator, n = jsq_diffusion_generator(beta, h, depth, height)
+    balance = generator.T.tocsr()
     # pi of state 0 set to 1, its balance equation dropped
     inner = spsolve(balance[1:, 1:].tocsc(), -balance[1:, 0].toarray().ravel())
-    pi = np.concatenate([[1.0], inner]).reshape(m, n)
+    pi = np.concatenate([[1.0], inner]).reshape(-1, n)
     return pi / pi.sum()
+
+
+def jsq_diffusion_fall(beta, h, level, top, depth, height):
+    """Return that chain's mean time from ``(0, top)`` until Q2 is at `level`."""
+    generator, n = jsq_diffusion_generator(beta, h, depth, height)
+    above = np.flatnonzero(np.arange(generator.shape[0]) % n > round(level / h))
+    times = spsolve(generator[above][:, above].tocsc(), -np.ones(len(above)))
+    return times[np.flatnonzero(above == round(top / h))[0]]
+
+
+def jsq_chain(n, beta):
+    """Return ``pi[i, j]``, i busy servers and j with two jobs (at most two each), by one sparse solve."""
+    rate = n - beta * np.sqrt(n)
+    states = [(i, j) for i in range(n + 1) for j in range(i + 1)]
+    number = {state: k for k, state in enumerate(states)}
+    balance = np.zeros((len(states), len(states)))
+    for (i, j), k in number.items():
+        arrival = (i + 1, j) if i < n else (i, j + 1)
+        for target, speed in ((arrival, rate), ((i - 1, j), i - j), ((i, j - 1), j)):
+            if target in number and speed > 0:
+                balance[number[target], k] += speed
+                balance[k, k] -= speed
+    balance[0] = 1.0  # sums to 1
+    right = np.zeros(len(states))
+    right[0] = 1.0
+    solution = spsolve(coo_matrix(balance).tocsc(), right)
+    pi = np.zeros((n + 1, n + 1))
+    for (i, j), k in number.items():
+        pi[i, j] = solution[k]
+    return pi
 
 
 def random_choice(queues, weights=None):
@@ -276,3 +310,33 @@ def two_server_chain(epsilon, threshold, size):
     inner = spsolve(balance[1:, 1:].tocsc(), -balance[1:, 0].toarray().ravel())
     pi = np.concatenate([[1.0], inner]).reshape(size, size)
     return pi / pi.sum()
+
+
+def workload_bracket(residual_tail, load, h, count):
+    """Return lower and upper bounds of ``P(W > k h)``, ``k < count``, in M/GI/1 with mean service time 1.
+
+    W is a geometric sum of residual service times (Pollaczek, Khinchine); these are rounded to a grid, down for the
+    lower bound and up for the upper one, and summed by Panjer's recursion. Works for any law.
+    """
+    steps = -np.diff([residual_tail(k * h) for k in range(count + 1)])
+    bounds = []
+    for f in (steps, np.append(0.0, steps[:-1])):
+        g = np.zeros(count)
+        g[0] = (1 - load) / (1 - load * f[0])
+        for j in range(1, count):
+            g[j] = load / (1 - load * f[0]) * (f[1 : j + 1] @ g[j - 1 :: -1])
+        bounds.append(1 - np.cumsum(g))
+    return bounds
+
+
+def jiq_work(work, draw_service, rate, time, rng):
+    """Return the unfinished work of each server under JIQ at `time`, one arrival after the other."""
+    work, now = np.array(work, float), 0.0
+    while True:
+        gap = rng.exponential(1 / rate)
+        work = np.maximum(work - min(gap, time - now), 0.0)
+        now += gap
+        if now > time:
+            return work
+        idle = np.flatnonzero(work == 0.0)
+        work[rng.choice(idle) if idle.size else rng.integers(work.size)] += draw_service(rng)

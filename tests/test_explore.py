@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from lbcore import explore, gallery_jbt, gallery_jsq, jsq
+from lbcore import explore, gallery_jbt, gallery_jiq, gallery_jsq, gallery_jsq_finite, jsq
 
 
 @pytest.fixture(autouse=True)
@@ -106,14 +106,10 @@ def test_log_slider_covers_its_range_on_a_grid_the_browser_keeps(value, low, hig
 
 
 EXPLORERS = [
-    gallery_jsq.explore_law,
-    gallery_jsq.explore_factor_two,
-    gallery_jbt.explore_thresholds,
-    gallery_jbt.explore_u_shape,
-    gallery_jbt.explore_slotted,
-    gallery_jbt.explore_collapse,
-    gallery_jbt.explore_kelly_laws,
-    gallery_jbt.explore_watch,
+    getattr(module, name)
+    for module in (gallery_jbt, gallery_jiq, gallery_jsq, gallery_jsq_finite)
+    for name in vars(module)
+    if name.startswith("explore_")
 ]
 
 

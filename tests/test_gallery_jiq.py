@@ -1,0 +1,131 @@
+"""The pictures of notebook 02: every explorer at its ends, and the reader of service times."""
+
+import math
+
+import numpy as np
+import pytest
+
+from lbcore import gallery_jiq, jiq, laws
+
+MAKERS = ("fixed_point", "convergence", "fluid", "insensitivity", "comparison", "independence")
+
+
+def first_pictures(explorer, count=2):
+    """Compute and draw the first results at the present values, stop there; return the error sentence shown."""
+    results = explorer._compute(**explorer.values)
+    for _, result in zip(range(count), results, strict=False):
+        explorer.board.draw(explorer._draw, result)
+    results.close()
+    assert len(explorer.board.png()) > 5000
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_explorers_draw_at_both_ends_of_every_slider(name):
+    explorer = getattr(gallery_jiq, f"explore_{name}")()
+    explorer.stop()
+    for key, control in explorer.controls.items():
+        if key in ("load", "parameter"):
+            start = control.value
+            for end in (control.min, control.max) if key == "load" else (0.3, 20.0):
+                control.value = end
+                first_pictures(explorer)
+            control.value = start
+    assert explorer.wait(120)
+    assert explorer.message.layout.display == "none"
+
+
+@pytest.mark.parametrize("family", gallery_jiq.FAMILIES)
+def test_fixed_point_draws_every_law_and_switch(family):
+    explorer = gallery_jiq.explore_fixed_point()
+    values = explorer.values | {"family": family, "n": 10.0}
+    for change in (
+        {},
+        {"n": 1.0},
+        {"arrivals": "renewal, hyperexponential(4)", "bias": list(gallery_jiq.BIAS)[1]},
+        *({"buffers": name} for name in list(gallery_jiq.BUFFERS)[1:]),
+    ):
+        results = explorer._compute(**(values | change))
+        next(results)
+        explorer.board.draw(gallery_jiq.draw_fixed_point, next(results))
+        results.close()
+    assert explorer.wait(60)
+    assert explorer.message.layout.display == "none"
+
+
+def test_classes_and_lemmas():
+    assert gallery_jiq.proved_by(laws.pareto(1.5), 0.49) == "Theorem 2"
+    assert gallery_jiq.proved_by(laws.exponential(), 0.5).startswith("proved")
+    assert gallery_jiq.proved_by(laws.deterministic(), 0.5) == "conjecture"
+    assert "Lemma 6" in gallery_jiq.lemmas("empty", 0.9)
+    assert "Lemma 8" in gallery_jiq.lemmas("all busy, equal work 2", 0.45)
+    assert "conjecture" in gallery_jiq.lemmas("all busy, equal work 2", 0.5)
+
+
+@pytest.mark.parametrize("state", gallery_jiq.STATES)
+def test_initial_work_has_the_initial_profile(state):
+    work, w = gallery_jiq.initial_work(state, 1000), np.linspace(0, 9, 37)
+    share = np.mean(work[:, None] > w, axis=0)
+    assert gallery_jiq.initial_profile(state)(w) == pytest.approx(share, abs=1e-3)
+
+
+def test_measured_points_hit_the_exact_ones():
+    """n = 1 is M/G/1; n = 2 with exponential service has a closed form for the mean wait."""
+    law = laws.exponential()
+    exact = gallery_jiq.exact_points(law, 0.8)
+    for n in (1, 2):
+        for value, (_, low, high) in zip(exact[n], gallery_jiq.measured(law, 0.8, n), strict=True):
+            assert math.isnan(value) or low - (high - low) / 4 <= value <= high + (high - low) / 4
+
+
+def test_near_fixed_point_agrees_with_a_run_from_empty():
+    law, w = laws.uniform(), [0.0, 0.5, 1.0]
+    near = jiq.simulate_near_fixed_point(20, law, 0.8, w, duration=4000, snapshots=400, seed=2)
+    far = gallery_jiq.workload.simulate_workload(
+        20, 0.8, gallery_jiq.policies.jiq(), law, work=w, arrivals=10**6, seed=3, progress=False
+    )
+    for name in ("wait_probability", "mean_wait", "profile"):
+        one, other = near[name], getattr(far, name)
+        assert np.all(abs(one.value - other.value) <= 1.5 * (one.half_width + other.half_width))
+
+
+def test_two_servers_depend_and_less_with_more_servers():
+    few, many = (jiq.pair_excess(n, laws.exponential(), 0.6, [0.0, 1.0], seed=1) for n in (10, 1000))
+    assert few.low[0, 0] > many.high[0, 0] > 0
+    assert few.value == pytest.approx(few.value.T)
+
+
+def written(folder, text):
+    path = folder / "times.csv"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no service times"),
+        ("seconds\n", "holds no service times"),
+        ("1\n2\nabc\n", "row 3 .* holds 'abc'"),
+        ("1\n-2\n", "row 2 .* holds '-2'"),
+        ("t\n1\nnan\n", "row 3"),
+        ("1\ninf\n", "row 2"),
+        ("0\n0\n", "always 0"),
+    ],
+)
+def test_bad_files_say_which_row(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        gallery_jiq.read_service_times(written(tmp_path, text))
+
+
+def test_good_files_work(tmp_path):
+    one = gallery_jiq.read_service_times(written(tmp_path, "5\n"))
+    assert one.cv2 == 0
+    assert "1 different values" in gallery_jiq.describe_law(one)
+    law = gallery_jiq.read_service_times(written(tmp_path, 'seconds,who\n1,a\n\n"3",b\n'))
+    assert law.values.tolist() == [0.5, 1.5]
+    many = np.random.default_rng(1).exponential(size=1_000_000)
+    path = tmp_path / "many.csv"
+    np.savetxt(path, many)
+    law = gallery_jiq.read_service_times(path)
+    assert law.cv2 == pytest.approx(1, abs=0.02)
+    assert jiq.cycle_bound(law, 0.5, 1.0) == pytest.approx(jiq.cycle_bound(laws.exponential(), 0.5, 1.0), rel=0.02)
