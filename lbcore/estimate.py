@@ -33,7 +33,7 @@ from lbcore.intervals import Sample, column_slices, linearised, neighbour_correl
 from lbcore.records import Simulation
 
 _CELLS = 128  # cells kept of each replication, at most
-_LOOKS = (64, 80, 96, 112, 128)  # numbers of cells at which `rel_precision` may end a run
+_LOOKS = (96, 128)  # numbers of cells at which `rel_precision` may end a run
 _YIELD_SECONDS = 0.05
 _LEAST_TIMES, _LEAST_TIMES_IN_ALL = 10, 200  # relaxation times: one replication, all together
 _MOST_CORRELATION = 0.4  # of neighbouring sixteenths: about what 10 relaxation times of one queue give
@@ -184,6 +184,7 @@ class Run:
                 for last in self:
                     bar.update(last.steps - bar.n)
         except KeyboardInterrupt:
+            self.stop()
             if self._grid[1] == 0:
                 raise
             last = self._snapshot(complete=False)

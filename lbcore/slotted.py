@@ -33,7 +33,7 @@ _COLUMNS = {
     "condition": 1,  # |Q| |U|
     "pooled": 1,  # the resource-pooled queue, same arrivals and services
     "pooled_unused_squared": 1,
-    "crossing": 1,  # servers that rise to the threshold, as many as fall below it
+    "crossing": 1,  # servers that rise to JBT's threshold, as many as fall below it
     "total_moments": 3,  # |Q|^2, |Q|^3, |Q|^4
     "distance_moments": 4,  # d, d^2, d^3, d^4
     "distance": LEVELS + 1,  # slots with floor(d) = 0, 1, ..., LEVELS or more
@@ -169,7 +169,7 @@ def _slots_body(chooser, code, parameter, threshold, rates, cumulative_rates, dr
         unused_sum += unused
         unused_squared += unused * unused
         condition += total * unused
-        crossing += before < threshold and queues[server] >= threshold
+        crossing += before < parameter and queues[server] >= parameter
         square = float(total) * total
         total_2 += square
         total_3 += square * total

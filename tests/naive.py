@@ -223,8 +223,11 @@ def distance(queues, r):
     return min(lower, upper)
 
 
-def slotted_path(batches, offers, choose, r):
-    """Yield what each slot adds; `offers` are rows of services, `choose(queues)` gives the server."""
+def slotted_path(batches, offers, choose, r, level):
+    """Yield what each slot adds; `offers` are rows of services, `choose(queues)` gives the server.
+
+    Distances are to R^(r); counted are the servers that rise to `level`.
+    """
     queues, pooled = [0] * len(offers[0]), 0
     for batch, offer in zip(batches, offers, strict=True):
         server = choose(queues)
@@ -243,7 +246,7 @@ def slotted_path(batches, offers, choose, r):
             "condition": total * idle,
             "pooled": pooled,
             "pooled_unused_squared": min(net, 0) ** 2,
-            "crossing": sum(b < r <= q for b, q in zip(before, queues, strict=True)),
+            "crossing": sum(b < level <= q for b, q in zip(before, queues, strict=True)),
             "total_moments": [total**k for k in (2, 3, 4)],
             "distance_moments": [d**k for k in (1, 2, 3, 4)],
             "distance": [int(min(int(d), 64) == k) for k in range(65)],

@@ -87,7 +87,7 @@ def test_every_sum_is_that_of_a_plain_simulation_on_the_same_draws(n, policy, ar
     model, state = model_and_state(
         n=n, epsilon=0.3, policy=policy, arrivals=arrivals, services=services, threshold=threshold
     )
-    path = list(naive.slotted_path(*same_draws(model, state, slots), model.threshold))
+    path = list(naive.slotted_path(*same_draws(model, state, slots), model.threshold, policy.parameter))
     out = np.zeros(sum(model.columns.values()))
     model.advance(state, slots, out)
     for name, found in columns(out).items():
@@ -98,7 +98,7 @@ def test_every_sum_is_that_of_a_plain_simulation_on_the_same_draws(n, policy, ar
 @pytest.mark.kernel
 def test_the_drift_identity_telescopes_on_every_path():
     model, state = model_and_state(n=3, epsilon=0.3, policy=policies.jbt(2), services=ODD_OFFER, arrivals=ODD_BATCH)
-    path = list(naive.slotted_path(*same_draws(model, state, 500), 2))
+    path = list(naive.slotted_path(*same_draws(model, state, 500), 2, 2))
     before = [0] + [slot["total"] for slot in path[:-1]]
     gain = sum(
         2 * total * slot["net"] + slot["net"] ** 2 + 2 * slot["condition"] - slot["unused_squared"]
