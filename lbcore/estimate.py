@@ -109,7 +109,7 @@ def run(
         Go on until the half-width of the first estimate is at most this fraction of its value and the run
         is long enough to be believed.
     replications : int >= 1, optional
-        32 by default, fewer (at least 4) where their states would take more than 64 MiB.
+        32 by default, fewer (at least 2) where their states would take more than 128 MiB.
     seed : int >= 0 or None
     threads : int >= 1, optional
         All cores by default. The result does not depend on it.
@@ -125,7 +125,7 @@ def run(
         The states would not fit into the machine.
     """
     if replications is None:
-        replications = min(32, max(4, 2**26 // max(1, int(model.bytes_per_replication))))
+        replications = min(32, max(2, 2**27 // max(1, int(model.bytes_per_replication))))
     replications = _count(replications, "replications")
     if rel_precision is not None and not (isinstance(rel_precision, Real) and 0.0 < rel_precision < 1.0):
         raise ValueError(f"rel_precision must lie between 0 and 1, not {rel_precision!r}")

@@ -25,9 +25,9 @@ RUN_FINISHED = f"""() => {{
 
 
 class Notebook:
-    """A notebook open in the page, all cells run."""
+    """A notebook open in the page, all cells run, and one of its explorers: the one that `code` makes, if any."""
 
-    def __init__(self, page, address):
+    def __init__(self, page, address, code="explore"):
         self.page = page
         page.goto(address)
         page.locator(f"{PANEL} .jp-KernelName", has_text="Python 3").wait_for(timeout=60_000)
@@ -35,7 +35,11 @@ class Notebook:
         page.get_by_role("menuitem", name="Run", exact=True).click()
         page.locator(".lm-Menu-item").get_by_text("Run All Cells", exact=True).click()
         page.wait_for_function(RUN_FINISHED, timeout=120_000)
-        self.picture = page.locator(f"{PANEL} .jupyter-widgets.widget-image").first
+        if code is None:
+            return
+        self.cell = page.locator(f"{PANEL} .jp-CodeCell", has_text=code).first
+        self.cell.scroll_into_view_if_needed()
+        self.picture = self.cell.locator(".jupyter-widgets.widget-image").first
         self.picture.wait_for()
 
     @property
@@ -69,9 +73,12 @@ class Notebook:
         return self.pixels()
 
     def slider(self, label):
-        return self.page.locator(
-            f"{PANEL} .widget-slider", has=self.page.locator(f'.widget-label:text-is("{label}")')
-        ).first
+        found = self.cell.locator(".widget-slider", has=self.page.locator(f'.widget-label:text-is("{label}")')).first
+        found.scroll_into_view_if_needed()
+        return found
+
+    def button(self, label):
+        return self.cell.locator("button", has_text=label).first
 
     def errors(self):
         return self.page.locator(ERRORS).all_inner_texts()
@@ -84,7 +91,7 @@ def differ(a, b):
 
 
 def test_law_explorer_by_keyboard_typing_and_dragging(lab, page):
-    notebook = Notebook(page, lab[1]("03_jsq_halfin_whitt.ipynb"))
+    notebook = Notebook(page, lab[1]("03_jsq_halfin_whitt.ipynb"), "explore_law")
     assert notebook.errors() == []
     slider = notebook.slider("slack β")
     handle, readout = slider.locator('[role="slider"]'), slider.locator(".widget-readout")
@@ -135,7 +142,7 @@ def test_law_explorer_by_keyboard_typing_and_dragging(lab, page):
         assert readout.inner_text() == shown
         assert (differ(end, picture) == 0) == (key == "End")  # the same value gives the same picture again
 
-    page.locator(f"{PANEL} button", has_text="reset").first.click()
+    notebook.button("reset").click()
     assert differ(start, notebook.settled()) == 0
     assert readout.inner_text() == "1.00"
     assert notebook.errors() == []
@@ -143,7 +150,7 @@ def test_law_explorer_by_keyboard_typing_and_dragging(lab, page):
 
 def test_levels_slider_and_saving(lab, page):
     folder, address = lab
-    notebook = Notebook(page, address("03_jsq_halfin_whitt.ipynb"))
+    notebook = Notebook(page, address("03_jsq_halfin_whitt.ipynb"), "explore_law")
     before = notebook.settled()
     handles = notebook.slider("levels y shown").locator('[role="slider"]')
     for index, key in ((1, "End"), (0, "Home")):
@@ -151,7 +158,7 @@ def test_levels_slider_and_saving(lab, page):
         page.keyboard.press(key)
         assert differ(before, notebook.settled()) > 500
     for button in ("save figure", "save data", "save figure"):
-        page.locator(f"{PANEL} button", has_text=button).first.click()
+        notebook.button(button).click()
         page.wait_for_timeout(1500)
     names = sorted(path.name for path in (folder / "saved").iterdir())
     stem = "jsq-law_beta=1_y=0-200"
@@ -193,7 +200,7 @@ def test_negative_control_a_raising_callback_is_seen_and_recovered_from(lab, pag
     page.keyboard.press("End")
     page.locator(f"{PANEL} .lbcore-error:visible").wait_for(timeout=10_000)
     assert notebook.errors() == ["ValueError: this compute refuses beta > 1.2"]
-    page.locator(f"{PANEL} button", has_text="reset").first.click()
+    notebook.button("reset").click()
     page.locator(f"{PANEL} .lbcore-error:visible").wait_for(state="detached", timeout=10_000)
     assert differ(good, notebook.settled()) == 0
     assert notebook.errors() == []
@@ -226,6 +233,7 @@ def test_threshold_explorers_at_both_ends(lab, page, title, labels):
         assert notebook.errors() == []
 
 
-def test_notebook_on_thresholds_runs(lab, page):
-    notebook = Notebook(page, lab[1]("01_jbt_thresholds.ipynb"))
+@pytest.mark.parametrize("name", ["01_jbt_thresholds", "02_jiq_fixed_point"])
+def test_other_notebooks_run(lab, page, name):
+    notebook = Notebook(page, lab[1](f"{name}.ipynb"), None)
     assert notebook.errors() == []
