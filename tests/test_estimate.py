@@ -188,7 +188,7 @@ def test_default_length_and_replications():
     class Large(MM1):
         bytes_per_replication = 2**23
 
-    assert estimate.run(Large(0.5), {}, steps=1000, seed=1, progress=False).replications == 8
+    assert estimate.run(Large(0.5), {}, steps=1000, seed=1, progress=False).replications == 16
 
 
 def test_bad_numbers_are_refused_before_any_work():

@@ -63,6 +63,13 @@ class Notebook:
             timeout=timeout,
         )
 
+    def after(self, action):
+        """Do something that must change the picture; return its pixels once it has stopped changing."""
+        before = self.source
+        action()
+        self.changed(before, 20_000)
+        return self.settled()
+
     def settled(self):
         """Wait until the picture has stopped changing; return its pixels."""
         last, since = self.source, time.monotonic()
@@ -114,8 +121,7 @@ def test_law_explorer_by_keyboard_typing_and_dragging(lab, page):
     readout.click()
     page.keyboard.press("Control+A")
     page.keyboard.type("0.1")
-    page.keyboard.press("Enter")
-    typed = notebook.settled()
+    typed = notebook.after(lambda: page.keyboard.press("Enter"))
     assert readout.inner_text() == "0.100"
     assert differ(start, typed) > 2000
 
@@ -137,13 +143,11 @@ def test_law_explorer_by_keyboard_typing_and_dragging(lab, page):
     page.mouse.move(grip["x"], 5)
     for key, shown in (("Home", "0.0295"), ("End", "5.01")):
         handle.focus()
-        page.keyboard.press(key)
-        picture = notebook.settled()
+        picture = notebook.after(lambda key=key: page.keyboard.press(key))
         assert readout.inner_text() == shown
         assert (differ(end, picture) == 0) == (key == "End")  # the same value gives the same picture again
 
-    notebook.button("reset").click()
-    assert differ(start, notebook.settled()) == 0
+    assert differ(start, notebook.after(notebook.button("reset").click)) == 0
     assert readout.inner_text() == "1.00"
     assert notebook.errors() == []
 
@@ -153,14 +157,16 @@ def test_levels_slider_and_saving(lab, page):
     notebook = Notebook(page, address("03_jsq_halfin_whitt.ipynb"), "explore_law")
     before = notebook.settled()
     handles = notebook.slider("levels y shown").locator('[role="slider"]')
-    for index, key in ((1, "End"), (0, "Home")):
+    for index, key in ((1, "End"), (0, "End"), (0, "Home")):
         handles.nth(index).focus()
-        page.keyboard.press(key)
-        assert differ(before, notebook.settled()) > 500
-    for button in ("save figure", "save data", "save figure"):
+        assert differ(before, notebook.after(lambda key=key: page.keyboard.press(key))) > 500
+    saved = folder / "saved"
+    for button, files in (("save figure", 2), ("save data", 3), ("save figure", 5)):
         notebook.button(button).click()
-        page.wait_for_timeout(1500)
-    names = sorted(path.name for path in (folder / "saved").iterdir())
+        deadline = time.monotonic() + 20
+        while (not saved.is_dir() or len(list(saved.iterdir())) < files) and time.monotonic() < deadline:
+            page.wait_for_timeout(100)
+    names = sorted(path.name for path in saved.iterdir())
     stem = "jsq-law_beta=1_y=0-200"
     assert names == sorted([f"{stem}.pdf", f"{stem}.png", f"{stem}.csv", f"{stem}_2.pdf", f"{stem}_2.png"])
     assert notebook.errors() == []
@@ -170,8 +176,7 @@ def test_start_notebook_shows_its_explorer(lab, page):
     notebook = Notebook(page, lab[1]("00_start_here.ipynb"))
     before = notebook.settled()
     notebook.slider("slack β").locator('[role="slider"]').focus()
-    page.keyboard.press("End")
-    assert differ(before, notebook.settled()) > 500
+    assert differ(before, notebook.after(lambda: page.keyboard.press("End"))) > 500
     assert notebook.errors() == []
 
 
