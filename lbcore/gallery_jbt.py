@@ -87,14 +87,13 @@ def draw_u_shape(board, result):
     panel, (n, epsilon) = board["u"], (result["n"], result["epsilon"])
     title = "two servers, exact" if n == 2 else f"{n} servers, slotted, simulated (95 % intervals)"
     panel.describe("Mean number of jobs against the threshold", "$r$", "$E[\\sum Q]$ / pooled mean")
-    panel.axes.set_title(f"{title}", size=board.font)
     panel.points("JBT(r)", result["r"], result["mean"], result["half_width"], "exact")
     best = result["r"][int(np.argmin(np.nan_to_num(result["mean"], nan=math.inf)))]
     known = "bound" in result
     panel.line("bound of Thm 2, θ*, C₁ fitted", result["r"] if known else [], result["bound"] if known else [], "third")
     panel.line("best r shown", [best, best], [0, 1e9], "other")
     panel.line("⌈log_N(1/ε)⌉", [result["log"]] * 2, [0, 1e9], "limit")
-    panel.note(f"ε = {epsilon:.3g}:  best r = {best},  ⌈log(1/ε)/log N⌉ = {result['log']}", x=0.97, y=0.95)
+    panel.note(f"{title}\nε = {epsilon:.3g}:  best r = {best},  ⌈log(1/ε)/log N⌉ = {result['log']}", x=0.97, y=0.95)
     top = nice(1.02 * np.nanmax(np.append(result["mean"], 1.0)))
     panel.limits(x=(0, result["r"][-1] + 1), y=(0.6, top))
     panel.legend("lower right")
