@@ -41,11 +41,16 @@ def choice(label, options):
 
 
 def player(label, frames):
-    """Return play, pause and step buttons with a speed of 5 frames a second, and a slider, as one control."""
+    """Return a slider over frames with buttons to play, pause and stop, and a speed of 1 to 20 frames a second.
+
+    Arrow keys on the slider step by one.
+    """
     play = widgets.Play(min=0, max=frames - 1, interval=200, show_repeat=False)
     slider = whole_slider(label, 0, 0, frames - 1)
     widgets.jslink((play, "value"), (slider, "value"))
-    slider.play = play  # shown in front of it
+    speed = widgets.BoundedIntText(5, min=1, max=20, description="per second", layout=widgets.Layout(width="160px"))
+    widgets.dlink((speed, "value"), (play, "interval"), lambda n: 1000 // n)
+    slider.companions = play, speed  # shown beside it
     return slider
 
 
@@ -161,7 +166,7 @@ class Explorer(widgets.VBox):
         self._latest = Latest(self._show)
         for control in controls.values():
             control.observe(lambda change: self._latest.submit(self.values), "value")
-        rows = [widgets.HBox([c.play, c]) if hasattr(c, "play") else c for c in controls.values()]
+        rows = [widgets.HBox([c, *c.companions]) if hasattr(c, "companions") else c for c in controls.values()]
         super().__init__([*rows, widgets.HBox(buttons), self.image, self.message])
         if inspect.isgeneratorfunction(compute):
             self._latest.submit(self.values)

@@ -13,6 +13,7 @@ import threading
 import matplotlib
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 from PIL import Image
@@ -114,18 +115,14 @@ class Panel:
         self._artists["arrows"].set_UVC(u, v)
 
     def bars(self, label, heights, colours):
-        """Draw or move one bar for each height."""
-        self.data[label] = {"x": np.arange(len(heights)), "y": np.asarray(heights)}
-        known = self._artists.get(label, ())
-        if len(known) != len(heights):
-            for name in [name for name in self._artists if name.startswith(f"{label} ")]:
-                self._artists.pop(name).remove()
-            known = self.axes.bar(np.arange(len(heights)), heights, width=0.8)
-            for k, bar in enumerate(known):
-                self._add(f"{label} {k}", bar)
-            self._bars = known
-        for bar, height, colour in zip(self._bars, heights, colours, strict=True):
-            bar.set(height=height, facecolor=colour)
+        """Draw or move one bar for each height, at 0, 1, ..."""
+        x, heights = np.arange(len(heights)), np.asarray(heights)
+        self.data[label] = {"x": x, "y": heights}
+        if label not in self._artists:
+            self._add(label, self.axes.add_collection(PolyCollection([])))
+        left, right, zero = x - 0.4, x + 0.4, np.zeros(len(x))
+        corners = [(left, zero), (left, heights), (right, heights), (right, zero)]
+        self._artists[label].set(verts=np.transpose(corners, (2, 0, 1)), facecolor=colours)
 
     def note(self, text, x=0.97, y=0.05):
         """Write a line of text into a corner of the panel (axes coordinates)."""

@@ -6,29 +6,17 @@ from functools import lru_cache
 import numpy as np
 
 from lbcore import explore, jbt, laws, policies, slotted
-from lbcore.figures import Board, nice
+from lbcore.figures import SCREEN, Board, nice
 
 _DRAWING = 1e-6  # tolerance of the exact chain in drawings, at least four digits of the mean
 _EPSILONS = np.geomspace(0.5, 0.02, 8)
-# batch and service of a slot: every server offers 0 or 2, the batch is 0 or twice the capacity
-_SERVICE = laws.pmf([0, 2], [0.5, 0.5])
-
-
-@lru_cache(maxsize=64)
-def _curve(rule, parameter):
-    """Return scaled means and Eq. (7) of the exact two-server chain over `_EPSILONS`, thresholds by a rule."""
-    rows = []
-    for epsilon in _EPSILONS:
-        law = jbt.two_server_law(epsilon, RULES[rule](epsilon, parameter), tolerance=_DRAWING)
-        rows.append((epsilon * law.mean_total, 2 * law.empty_row @ np.arange(len(law.empty_row))))
-    return np.array(rows).T
 
 
 def _whole(x):
     return max(1, math.ceil(x - 1e-9))
 
 
-RULES = {
+RULES = {  # of two servers: threshold by epsilon and a parameter
     "r constant": lambda epsilon, r: r,
     "r = K log(1/ε)": lambda epsilon, k: _whole(k * math.log(1 / epsilon)),
     "r = ½ log₂(1/ε)": lambda epsilon, _: _whole(math.log2(1 / epsilon) / 2),
@@ -38,37 +26,74 @@ RULES = {
 }
 
 
+@lru_cache(maxsize=64)
+def _curve(rule, parameter=None):
+    """Return scaled means and Eq. (7), a (2, m) array over `_EPSILONS`, of the exact two-server chain."""
+    rows = []
+    for epsilon in _EPSILONS:
+        if rule == "JSQ":
+            mean, condition = jbt.two_server_jsq(epsilon)
+        else:
+            law = jbt.two_server_law(epsilon, RULES[rule](epsilon, parameter), tolerance=_DRAWING)
+            mean, condition = law.mean_total, 2 * law.empty_row @ np.arange(len(law.empty_row))
+        rows.append((epsilon * mean, condition))
+    return np.array(rows).T
+
+
+def _family(rule, parameters):
+    """Return several curves as one, with gaps."""
+    gap = np.full((2, 1), math.nan)
+    return np.hstack([part for p in parameters for part in (_curve(rule, p), gap)])
+
+
+_FIXED = {
+    "r = 1, 2, 4": ("r constant", (1, 2, 4), {"role": "exact", "linewidth": 0.8}),
+    "K = ¼, 1, 3": ("r = K log(1/ε)", (0.25, 1.0, 3.0), {"role": "simulation", "linewidth": 0.8}),
+    "r = ½ log₂(1/ε)": ("r = ½ log₂(1/ε)", (None,), {"role": "second"}),
+    "r = ε^(−1/2)": ("r = ε^(−1/2)", (None,), {"role": "third"}),
+    "r = ε^(−3/2)": ("r = ε^(−3/2)", (None,), {"role": "other"}),
+    "random routing": ("random routing", (None,), {"role": "wall"}),
+    "JSQ": ("JSQ", (None,), {"role": "wall", "color": "black", "linestyle": (0, (1, 1))}),
+}
+
+
+def _thresholds(r, k):
+    curves = {name: _family(rule, parameters) for name, (rule, parameters, _) in _FIXED.items()}
+    return {"r": r, "k": k, "r curve": _curve("r constant", r), "k curve": _curve("r = K log(1/ε)", k)} | curves
+
+
 def draw_thresholds(board, result):
-    """Draw epsilon E[Q1 + Q2] and Eq. (7) against epsilon for one constant and one logarithmic rule, and the others."""
+    """Draw epsilon E[Q1 + Q2] and Eq. (7) against epsilon: a constant and a logarithmic rule among all the others."""
     r, k = result["r"], result["k"]
-    for name, row, title, label in (
-        ("mean", 0, "Theorems 1 and 2, two servers, exact", "$\\varepsilon\\,E[Q_1+Q_2]$"),
-        ("condition", 1, "Eq. (7): delay optimal where this vanishes", "$E[\\|Q\\|\\,\\|U\\|]$"),
-    ):
+    for row, (name, title, label, top) in enumerate((
+        ("mean", "Theorems 1 and 2, two servers, exact", "$\\varepsilon\\,E[Q_1+Q_2]$", 7.5),
+        ("condition", "Eq. (7): delay optimal where this vanishes", "$E[\\|Q\\|\\,\\|U\\|]$", 2.5),
+    )):  # fmt: skip
         panel = board[name]
         panel.describe(title, "$\\varepsilon$", label, xscale="log")
-        panel.line("r constant (slider)", _EPSILONS, _curve("r constant", r)[row], "exact")
-        panel.line("r = K log(1/ε) (slider)", _EPSILONS, _curve("r = K log(1/ε)", k)[row], "simulation")
-        for rule, role in (
-            ("r = ½ log₂(1/ε)", "second"),
-            ("r = ε^(−1/2)", "third"),
-            ("r = ε^(−3/2)", "other"),
-            ("random routing", "wall"),
-        ):
-            panel.line(rule, _EPSILONS, _curve(rule, None)[row], role)
-        panel.limits(x=(_EPSILONS[0], _EPSILONS[-1]), y=(0.0, 6.0 if row == 0 else 3.0))
+        panel.line("r constant (slider)", _EPSILONS, result["r curve"][row], "exact")
+        panel.line("r = K log(1/ε) (slider)", _EPSILONS, result["k curve"][row], "simulation")
+        for curve, (_, parameters, look) in _FIXED.items():
+            x = np.tile(np.append(_EPSILONS, math.nan), len(parameters))
+            panel.line(curve, x, result[curve][row], **look)
+        panel.limits(x=(_EPSILONS[0], _EPSILONS[-1]), y=(0.0, top))
     panel = board["mean"]
     limit = jbt.heavy_traffic_limit(2, r)
-    ends = [_EPSILONS[0], _EPSILONS[-1]]
-    panel.line("limits: pooled, constant r (new)", [*ends, math.nan, *ends], [2, 2, math.nan, limit, limit], "limit")
+    lines = [v for y in (2.0, limit, 4.0) for v in (y, y, math.nan)]
+    ends = [_EPSILONS[0], _EPSILONS[-1], math.nan]
+    panel.line("limits (of constant r: new)", ends * 3, lines, "limit")
+    for name, points in result.get("own", {}).items():
+        panel.points(f"{name} (simulated)", *points, "third")
     panel.note(f"r = {r}: limit {limit:.5g};  K = {k:.3g}", x=0.97, y=0.03)
-    for panel in board.panels.values():
-        panel.legend("upper left", columns=2)
+    panel.legend("upper left", columns=2)
 
 
-def thresholds_figure(r=1, k=1.5):
-    """Return the static figure of `draw_thresholds`."""
-    return Board([["mean", "condition"]]).draw(draw_thresholds, {"r": r, "k": k})
+def thresholds_figure(r=1, k=1.5, **own):
+    """Return the headline figure; `own` are points of policies of yours: name = (epsilons, scaled means, half-widths).
+
+    A scaled mean is epsilon E[Q1 + Q2].
+    """
+    return Board([["mean", "condition"]]).draw(draw_thresholds, _thresholds(r, k) | {"own": own})
 
 
 def explore_thresholds():
@@ -76,7 +101,7 @@ def explore_thresholds():
     return explore.Explorer(
         "jbt-thresholds",
         {"r": explore.whole_slider("constant r", 1, 1, 12), "k": explore.log_slider("K of K log(1/ε)", 1.5, 0.1, 3.0)},
-        lambda r, k: {"r": r, "k": k, "curves": (_curve("r constant", r), _curve("r = K log(1/ε)", k))},
+        _thresholds,
         draw_thresholds,
         [["mean", "condition"]],
     )
@@ -89,8 +114,7 @@ def draw_u_shape(board, result):
     panel.describe("Mean number of jobs against the threshold", "$r$", "$E[\\sum Q]$ / pooled mean")
     panel.points("JBT(r)", result["r"], result["mean"], result["half_width"], "exact")
     best = result["r"][int(np.argmin(np.nan_to_num(result["mean"], nan=math.inf)))]
-    known = "bound" in result
-    panel.line("bound of Thm 2, θ*, C₁ fitted", result["r"] if known else [], result["bound"] if known else [], "third")
+    panel.line("bound of Thm 2, θ*, C₁ fitted", result["r"], result["bound"], "third")
     panel.line("best r shown", [best, best], [0, 1e9], "other")
     panel.line("⌈log_N(1/ε)⌉", [result["log"]] * 2, [0, 1e9], "limit")
     panel.note(f"{title}\nε = {epsilon:.3g}:  best r = {best},  ⌈log(1/ε)/log N⌉ = {result['log']}", x=0.97, y=0.95)
@@ -100,41 +124,64 @@ def draw_u_shape(board, result):
 
 
 def _u_shape(n, epsilon):
-    found = {"n": n, "epsilon": epsilon, "log": _whole(math.log(1 / epsilon) / math.log(n))}
-    if n == 2:
-        r, pooled = np.arange(1, 17), (2 - epsilon) / epsilon
-        found_laws = [jbt.two_server_law(epsilon, int(t), tolerance=1e-5) for t in r]
-        means = np.array([law.mean_total / pooled for law in found_laws])
-        yield (
-            found
-            | {"r": r, "mean": means, "half_width": np.zeros(len(r))}
-            | _theorem_two(epsilon, r, found_laws, pooled)
-        )
+    log = _whole(math.log(1 / epsilon) / math.log(n))
+    r = np.arange(1, 17) if n == 2 else np.array([1, 2, 3, 4, 6, 8, 12, 16, 24])
+    found = {"n": n, "epsilon": epsilon, "log": log, "r": r, "bound": np.full(len(r), math.nan)}
+    if n > 2:
+        for means, half_widths in _refined([(n, epsilon, policies.jbt(int(t))) for t in r], *_SYSTEMS[_FAIR](n)):
+            yield found | {"mean": means, "half_width": half_widths}
         return
-    r = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24])
-    for means, half_widths in _refined([(n, epsilon, policies.jbt(int(t))) for t in r]):
-        yield found | {"r": r, "mean": means, "half_width": half_widths}
+    chains, pooled, means = {}, (2 - epsilon) / epsilon, np.full(len(r), math.nan)
+    near = [t for t in r if t in (1, 2, 16) or abs(t - log) <= 1]  # enough for a first picture
+    for some in (near, sorted(set(r) - set(near))):
+        for t in some:
+            chains[t] = jbt.two_server_law(epsilon, int(t), tolerance=1e-5)
+            means[t - 1] = chains[t].mean_total / pooled
+        yield found | {"mean": means.copy(), "half_width": np.zeros(len(r))}
+    yield found | {"mean": means, "half_width": np.zeros(len(r)), "bound": _theorem_two(epsilon, chains, pooled)}
 
 
-def _theorem_two(epsilon, r, found, pooled):
+def decay_rate(law, r):
+    """Return the exponential rate, fitted over distances 2 to 6, at which the distance to R^(r) falls off: theta*."""
+    d, tail = distance_tail(law.joint(int(8 / law.epsilon) + 60), r)
+    return -np.polyfit(d[2:7], np.log(tail[2:7]), 1)[0]
+
+
+def _theorem_two(epsilon, chains, pooled):
     """Return the bound at the end of the paper on ``E[Q2 U1]``, in units of the mean, its two constants fitted.
 
-    theta is the decay rate of the distance to R^(8); C_1 the least constant for which the bound holds at all ``r``.
+    C_1 is the least constant for which the bound holds at all r; theta* is fitted at r = 8.
     """
-    d, tail = distance_tail(found[7].joint(int(8 / epsilon) + 60), 8)
-    theta = -np.polyfit(d[2:7], np.log(tail[2:7]), 1)[0]
-    wasted = np.array([law.empty_row @ np.arange(len(law.empty_row)) for law in found])
+    theta = decay_rate(chains[8], 8)
+    r = np.array(sorted(chains))
+    wasted = np.array([chains[t].empty_row @ np.arange(len(chains[t].empty_row)) for t in r])
     constant = np.max(np.maximum(wasted - 2 * r * epsilon, 0.0) * epsilon**2 * np.exp(theta * r))
-    bound = 2 * r * epsilon + constant * epsilon**-2 * np.exp(-theta * r)
-    return {"bound": 1 + 2 / epsilon * bound / pooled, "theta": theta}
+    return 1 + 2 / epsilon * (2 * r * epsilon + constant * epsilon**-2 * np.exp(-theta * r)) / pooled
 
 
-def _refined(cases, services=_SERVICE):
+def u_shape_figure(epsilon=0.05):
+    """Return the static figure of `draw_u_shape` for two servers."""
+    return Board([["u"]], width=0.75 * SCREEN["width"]).draw(draw_u_shape, list(_u_shape(2, epsilon))[-1])
+
+
+_FAIR = "services 0 or 2, batches 0 or 2N"
+_SYSTEMS = {  # number of servers -> law of the batch at capacity, and of the services, equal or one for each server
+    _FAIR: lambda n: (laws.pmf([0, 2 * n], [0.5, 0.5]), laws.pmf([0, 2], [0.5, 0.5])),
+    "service 1, batches 0, N or 5N": lambda n: (laws.pmf([0, n, 5 * n], [0.6, 0.25, 0.15]), laws.pmf([1], [1.0])),
+    "services 0, 1 or 3, batches 0 or 4N": lambda n: (
+        laws.pmf([0, 4 * n], [0.7, 0.3]), laws.pmf([0, 1, 3], [0.4, 0.3, 0.3]),
+    ),
+    "servers of rates 0.6 and 1.4, choice by rate": lambda n: (
+        laws.pmf([0, 2 * n], [0.5, 0.5]), [laws.bernoulli((0.3, 0.7)[i % 2], 2) for i in range(n)],
+    ),
+}  # fmt: skip
+
+
+def _refined(cases, batch, services):
     """Yield means over the pooled mean and half-widths of slotted systems ``(n, epsilon, policy)``, ever better."""
     means, half_widths = np.full(len(cases), math.nan), np.full(len(cases), math.nan)
     for slots in 40_000 * 3 ** np.arange(7):
         for k, (n, epsilon, policy) in enumerate(cases):
-            batch = laws.bernoulli(0.5, 2 * n)
             found = slotted.simulate_slotted(
                 n, epsilon, policy, batch, services, slots=int(slots), replications=16, seed=1, progress=False
             )
@@ -156,53 +203,111 @@ def explore_u_shape():
     )
 
 
+def rate_series(n_servers, threshold=1, system=_FAIR, epsilons=(0.2, 0.14, 0.1, 0.07, 0.05, 0.035), effort=5e5):
+    """Simulate a series in epsilon and fit its limit: how slowly a constant threshold reaches it.
+
+    Parameters
+    ----------
+    n_servers, threshold : int
+    system : str
+        One of the laws that `explore_slotted` offers for equal servers.
+    epsilons : sequence of m floats
+    effort : float
+        Slots simulated at gap epsilon are ``effort / epsilon``.
+
+    Returns
+    -------
+    dict
+        ``scaled`` and ``half_width``, (m,): epsilon E[sum Q]. ``limit``: `jbt.heavy_traffic_limit`. ``power``: p below.
+        ``fit``, (3,), of ``M + b epsilon^p + d epsilon`` by weighted least squares, ``p = 1 - a``, for two servers
+        ``2 - a``. ``fit_half_width``: 95 %, of M. ``misfit``: chi-square over its degrees of freedom, m - 3.
+    """
+    batch, service = _SYSTEMS[system](n_servers)
+    epsilons, found = np.array(epsilons), []
+    for epsilon in epsilons:
+        run = slotted.simulate_slotted(
+            n_servers, epsilon, policies.jbt(threshold), batch, service, slots=int(effort / epsilon), replications=32,
+            seed=3, progress=False,
+        )  # fmt: skip
+        found.append((epsilon * run.mean_total.value, epsilon * run.mean_total.half_width))
+    scaled, half_width = np.array(found).T
+    a = 4 / math.pi * math.atan(jbt.push_share(n_servers, threshold, batch, service))
+    power, error = (2 if n_servers == 2 else 1) - a, half_width / 1.96
+    design = np.stack([np.ones(len(epsilons)), epsilons**power, epsilons], axis=1) / error[:, None]
+    covariance = np.linalg.inv(design.T @ design)
+    fit = covariance @ design.T @ (scaled / error)
+    return {
+        "n": n_servers, "epsilons": epsilons, "scaled": scaled, "half_width": half_width, "power": power, "fit": fit,
+        "limit": jbt.heavy_traffic_limit(n_servers, threshold, batch, service),
+        "fit_half_width": 1.96 * math.sqrt(covariance[0, 0]),
+        "misfit": float(np.sum((scaled / error - design @ fit) ** 2) / (len(epsilons) - 3)),
+    }  # fmt: skip
+
+
+def rates_figure(series):
+    """Return a figure of several results of `rate_series`: the points over the limit, and the fitted curves."""
+    board = Board([["rate"]], width=0.75 * SCREEN["width"])
+    panel = board["rate"]
+    panel.describe(
+        "Slotted JIQ, simulated (95 % intervals), over the limit (new)", "$\\varepsilon$",
+        "$\\varepsilon\\,E[\\sum Q]$ / limit",
+    )  # fmt: skip
+    fine = np.linspace(0.0, 0.21, 200)
+    for found, role in zip(series, ("exact", "simulation", "other"), strict=False):
+        label, (m, b, d), limit = f"N = {found['n']}", found["fit"], found["limit"]
+        panel.points(label, found["epsilons"], found["scaled"] / limit, found["half_width"] / limit, role)
+        curve = (m + b * fine ** found["power"] + d * fine) / limit
+        error = found["fit_half_width"] / limit
+        panel.line(
+            f"at 0: {m / limit:.3f} ± {error:.3f}, terms ε^{found['power']:.2f}, ε", fine, curve, role, linewidth=1.0
+        )
+    panel.line("limit", [0, 0.21], [1, 1], "limit")
+    panel.limits(x=(0, 0.21), y=(0.9, 1.17))
+    panel.legend("upper left", columns=2)
+    return board
+
+
 def draw_slotted(board, result):
     """Draw simulated means over the pooled mean against epsilon, with the limits where they are known."""
     n, r = result["n"], result["r"]
     panel = board["ratio"]
     panel.describe(
-        "Slotted model, simulated (95 % intervals)",
-        "$\\varepsilon$",
-        "$E[\\sum Q]$ / pooled mean",
-        xscale="log",
+        "Slotted model, simulated (95 % intervals)", "$\\varepsilon$", "$E[\\sum Q]$ / pooled mean", xscale="log",
         yscale="log",
-    )
-    for k, (name, role) in enumerate(
-        (("JBT(r)", "exact"), ("JBT(K log(1/ε))", "simulation"), ("JSQ", "other"), ("random routing", "third"))
-    ):
+    )  # fmt: skip
+    names = {"JBT(r)": "exact", "JBT(K log(1/ε))": "simulation", "JSQ": "other", "JSQ(2)": "second", "random": "third"}
+    for k, (name, role) in enumerate(names.items()):
         at = slice(k * len(_GAPS), (k + 1) * len(_GAPS))
-        shift = 1 + 0.02 * (k - 1.5)
-        panel.points(name, np.array(_GAPS) * shift, result["mean"][at], result["half_width"][at], role)
-    if result["equal"]:
-        batch = laws.bernoulli(0.5, 2 * n)
-        pooled = jbt.pooled_limit(n, batch, _SERVICE)
-        limit, worst = (jbt.heavy_traffic_limit(n, t, batch, _SERVICE) / pooled for t in (r, math.inf))
-        panel.note(f"N = {n}: limit of JBT({r}) {limit:.4g}, of random routing {worst:.4g}", x=0.97, y=0.03)
-    else:
-        limit = worst = math.nan
-        panel.note(f"N = {n}, unequal servers: no limit is known", x=0.97, y=0.03)
-    ends = [_GAPS[0], _GAPS[-1]]
+        panel.points(name, np.array(_GAPS) * 1.02 ** (k - 2), result["mean"][at], result["half_width"][at], role)
+    limit, worst = result["limits"]
+    known = f"limit of JBT({r}) {limit:.4g}, of random routing {worst:.4g}" if worst else "no limit is known"
+    panel.note(f"N = {n}: {known}", x=0.97, y=0.03)
+    ends = [_GAPS[0], _GAPS[-1], math.nan]
     lines = [v for y in (1.0, limit, worst) for v in (y, y, math.nan)]
-    panel.line("limits: pooled, JBT(r), random (new)", [*ends, math.nan] * 3, lines, "limit")
-    panel.limits(x=(1.2 * _GAPS[0], _GAPS[-1] / 1.2), y=(0.7, 4 * nice(np.nanmax(np.append(result["mean"], 2.0)))))
+    panel.line("limits: pooled, JBT(r), random (new)", ends * 3, lines, "limit")
+    panel.limits(x=(1.2 * _GAPS[0], _GAPS[-1] / 1.2), y=(0.7, 3 * nice(np.nanmax(np.append(result["mean"], 2.0)))))
     panel.legend("upper left", columns=2)
 
 
 _GAPS = (0.4, 0.2, 0.1, 0.05)
 
 
-def _slotted(n, r, k, servers):
-    equal = servers == "equal"
+def _slotted(n, r, k, system):
+    batch, services = _SYSTEMS[system](n)
+    equal = not isinstance(services, list)
     rules = [
         lambda e: policies.jbt(r, by_rate=not equal),
         lambda e: policies.jbt(_whole(k * math.log(1 / e)), by_rate=not equal),
         lambda e: policies.jsq(),
+        lambda e: policies.jsq_d(2),
         lambda e: policies.random(by_rate=not equal),
     ]
-    cases = [(n, e, rule(e)) for rule in rules for e in _GAPS]
-    offers = _SERVICE if equal else [laws.bernoulli((0.3, 0.7)[i % 2], 2) for i in range(n)]
-    for means, half_widths in _refined(cases, offers):
-        yield {"n": n, "r": r, "equal": equal, "mean": means, "half_width": half_widths}
+    limits = (math.nan, math.nan)
+    if equal:
+        pooled = jbt.pooled_limit(n, batch, services)
+        limits = [jbt.heavy_traffic_limit(n, t, batch, services) / pooled for t in (r, math.inf)]
+    for means, half_widths in _refined([(n, e, rule(e)) for rule in rules for e in _GAPS], batch, services):
+        yield {"n": n, "r": r, "limits": limits, "mean": means, "half_width": half_widths}
 
 
 def explore_slotted():
@@ -213,7 +318,7 @@ def explore_slotted():
             "n": explore.whole_slider("servers N", 5, 2, 50),
             "r": explore.whole_slider("constant r", 2, 1, 20),
             "k": explore.log_slider("K of K log(1/ε)", 1.5, 0.1, 3.0),
-            "servers": explore.choice("servers", ["equal", "unequal, choice by rate"]),
+            "system": explore.choice("laws", list(_SYSTEMS)),
         },
         _slotted,
         draw_slotted,
@@ -243,9 +348,9 @@ def draw_collapse(board, result):
     for name, label, role in (("jbt", "JBT(r)", "exact"), ("random", "random routing", "wall")):
         d, tail = result[f"{name} tail"]
         panel.line(label, d, np.log10(np.maximum(tail, 1e-300)), role)
-    panel.limits(x=(0, r), y=(-12, 0.2), now=True)
+    panel.limits(x=(0, 25), y=(-12, 0.2))
     panel.legend("lower left")
-    panel.note(f"JBT: E d = {result['mean distance']:.3g}", x=0.97, y=0.6)
+    panel.note(f"r = {r}, JBT: E d = {result['mean distance']:.3g}", x=0.97, y=0.95)
 
 
 def distance_tail(pi, r):
@@ -267,6 +372,39 @@ def _collapse(r, epsilon):
     return found
 
 
+def distance_moments(epsilon, r, threshold):
+    """Return ``E d^k``, k = 1 ... 4, of the distance to R^(r), Eq. (8), for two servers under JBT(threshold)."""
+    law = jbt.two_server_law(epsilon, threshold, tolerance=1e-8)
+    d, tail = distance_tail(law.joint(int(20 / epsilon) + 60), r)
+    return np.array([(d[1:] ** k - d[:-1] ** k) @ tail[1:] for k in (1, 2, 3, 4)])
+
+
+def collapse_figure(epsilons=(0.2, 0.1, 0.05), r=(2, 4, 8, 12, 16, 24)):
+    """Return the static figure of Proposition 1: moments of the distance as r grows, for several epsilon; its tail."""
+    board = Board([["moments", "tail"]])
+    board["moments"].describe("Moments of the distance, exact", "$r$", "$E\\,d^k$", yscale="log")
+    board["moments"].note("from below: k = 1, 2, 4", x=0.97, y=0.03)
+    board["tail"].describe(
+        f"Its tail, $\\varepsilon$ = {epsilons[-1]:g}", "$d$", "$P(\\mathrm{distance} \\geq d)$", yscale="log"
+    )
+    for epsilon, role in zip(epsilons, ("exact", "second", "simulation"), strict=True):
+        for threshold, name, look in ((0, "JBT(r)", {"role": role}), (math.inf, "random", {"role": role})):
+            moments = np.array([distance_moments(epsilon, t, threshold or t) for t in r])[:, [0, 1, 3]]
+            dashes = {"linestyle": "-" if threshold == 0 else (0, (2, 2)), "linewidth": 1.4}
+            x, y = np.tile([*r, math.nan], 3), np.vstack([moments, np.full(3, math.nan)]).T.ravel()
+            board["moments"].line(f"{name}, ε = {epsilon:g}", x, y, **look, **dashes)
+    for t, role in zip(r[1::2], ("exact", "simulation", "other"), strict=True):
+        for threshold, name, dashes in ((t, "JBT(r)", "-"), (math.inf, "random", (0, (2, 2)))):
+            law = jbt.two_server_law(epsilons[-1], threshold, tolerance=1e-8)
+            d, tail = distance_tail(law.joint(int(20 / epsilons[-1]) + 60), t)
+            board["tail"].line(f"{name}, r = {t}", d[tail > 0], tail[tail > 0], role, linestyle=dashes, linewidth=1.4)
+    board["moments"].limits(x=(0, max(r) + 1), y=(1e-4, 1e9))
+    board["tail"].limits(x=(0, max(r)), y=(1e-12, 3))
+    board["moments"].legend("upper left", columns=2)
+    board["tail"].legend("lower left")
+    return board
+
+
 def explore_collapse():
     """Explore state-space collapse: where two queues are under JBT(r), exactly, and under random routing."""
     return explore.Explorer(
@@ -281,30 +419,43 @@ def explore_collapse():
 
 def draw_kelly_laws(board, result):
     """Draw the excess over the pooled mean for ``r = ceil(K log(1/epsilon))``, against the power K ln 2 of epsilon."""
-    panel, k = board["excess"], result["k"]
+    panel, k, slope = board["excess"], result["k"], result["slope"]
     panel.describe(
         "Kelly and Laws: two servers, exact, r = ⌈K log(1/ε)⌉", "$\\varepsilon$",
         "$\\varepsilon\\,E[Q_1+Q_2]$ − pooled", xscale="log", yscale="log",
     )  # fmt: skip
-    epsilons, excess = result["epsilons"], result["excess"]
-    panel.line("exact (steps: r is whole)", epsilons, excess, "exact")
-    power = k * math.log(2)
-    panel.line(
-        "ε^(K ln 2) + 0.43 ε r (new)", epsilons, epsilons**power + 0.43 * epsilons * k * np.log(1 / epsilons), "limit"
-    )
-    panel.limits(x=(epsilons[-1], epsilons[0]), y=(0.005, 2.0))
-    panel.note(f"K = {k:.3g}: any K > 0 will do;  K ln 2 = {power:.3g}", x=0.97, y=0.05)
-    panel.legend("upper left")
+    epsilons = result["epsilons"]
+    panel.line("exact (steps: r is whole)", epsilons, result["excess"], "exact")
+    power, price = k * math.log(2), slope * epsilons * k * np.log(1 / epsilons)
+    panel.line("ε^(K ln 2) + s ε r: observed, not proved", epsilons, epsilons**power + price, "limit")
+    panel.limits(x=(epsilons[0], epsilons[-1]), y=(0.005, 3.0))
+    panel.note(
+        f"K = {k:.3g}: ε^{power:.3g} here, any K > 0 will do;  s = {slope:.3f} jobs per unit of r\n"
+        f"Theorem 2 asks for K > {2 / result['theta']:.3g} (= 2/θ*, θ* = {result['theta']:.3g} fitted)",
+        x=0.03, y=0.05,
+    )  # fmt: skip
+    panel.legend("upper right")
 
 
-@lru_cache(maxsize=64)
-def _excess(k):
-    epsilons = np.geomspace(0.4, 0.005, 25)
-    found = []
+@lru_cache(maxsize=1)
+def threshold_price():
+    """Return the slope of ``E[Q1 + Q2]`` in r past the best r, and theta*; two servers, epsilon = 0.01 and 0.05."""
+    low, high = (jbt.two_server_law(0.01, r, tolerance=1e-9).mean_total for r in (16, 20))
+    return (high - low) / 4, decay_rate(jbt.two_server_law(0.05, 8, tolerance=1e-9), 8)
+
+
+def _excess(k, smallest=0.01, count=12):
+    excess, epsilons, (slope, theta) = [], np.geomspace(0.4, smallest, count), threshold_price()
     for epsilon in epsilons:
         law = jbt.two_server_law(epsilon, _whole(k * math.log(1 / epsilon)), tolerance=1e-5)
-        found.append(epsilon * law.mean_total - (2 - epsilon))
-    return {"k": k, "epsilons": epsilons, "excess": np.array(found)}
+        excess.append(epsilon * law.mean_total - (2 - epsilon))
+    return {"k": k, "epsilons": epsilons, "excess": np.array(excess), "slope": slope, "theta": theta}
+
+
+def kelly_laws_figure(k=1.0):
+    """Return the static figure of `draw_kelly_laws`, down to epsilon = 0.005."""
+    board = Board([["excess"]], width=0.75 * SCREEN["width"])
+    return board.draw(draw_kelly_laws, _excess(k, 0.005, 25))
 
 
 def explore_kelly_laws():
@@ -320,69 +471,78 @@ def explore_kelly_laws():
 
 
 _FRAMES = 400
+_BESIDE = {"JIQ: r = 1": 1, "random routing: r = ∞": math.inf, "join the shortest queue": 0}
 
 
 @lru_cache(maxsize=8)
-def _films(r, n, epsilon):
-    """Return the paths of two JBT systems and of the pooled queue on the same arrivals and services, slot by slot."""
+def _films(left, r, n, epsilon):
+    """Return the paths under two policies and of the pooled queue on the same arrivals and services, slot by slot.
+
+    For each policy (queues, server chosen, servers in memory), arrays of shape (slots, n), (slots,), (slots, n).
+    """
     rng = np.random.default_rng(7)
     warm, slots = 2000, 2000 + _FRAMES
     full = rng.random(slots) < (n - epsilon) / (2 * n)  # whole batches of 2 n tasks
     offers = 2 * (rng.random((slots, n)) < 0.5)
     pick = rng.random(slots)
-    films = {}
-    for name, threshold in (("r", r), ("1", 1)):
-        queues, film = np.zeros(n, int), []
+    films = []
+    for threshold in (left, r):
+        now, queues = np.zeros(n, int), np.zeros((slots, n), int)
+        chosen, memory = np.full(slots, -1), np.zeros((slots, n), bool)
         for t in range(slots):
-            short = np.flatnonzero(queues < threshold)
-            among = short if len(short) else np.arange(n)
+            memory[t] = now < threshold if threshold else now == now.min()
+            among = np.flatnonzero(memory[t]) if memory[t].any() else np.arange(n)
             server = among[int(pick[t] * len(among))]
-            film.append((queues.copy(), server if full[t] else -1))
-            queues[server] += 2 * n * full[t]
-            queues = np.maximum(queues - offers[t], 0)
-        films[name] = film[warm:]
-    pooled, level = [], 0
+            queues[t], chosen[t] = now, server if full[t] else -1
+            now[server] += 2 * n * full[t]
+            now = np.maximum(now - offers[t], 0)
+        films.append((queues[warm:], chosen[warm:], memory[warm:]))
+    pooled, level = np.zeros(slots, int), 0
     for t in range(slots):
-        pooled.append(level)
+        pooled[t] = level
         level = max(level + 2 * n * full[t] - offers[t].sum(), 0)
     return films, pooled[warm:]
 
 
 def draw_watch(board, result):
-    """Draw the queues in one slot: lit where the dispatcher's memory holds the server, marked where the batch goes."""
-    top = result["top"]
-    for name, r in (("left", 1), ("right", result["r"])):
-        queues, target = result[name]
-        panel = board[name]
-        panel.describe(
-            f"{'JIQ: r = 1' if name == 'left' else 'JBT(r)'}", "server (orange: in the dispatcher's memory)", "jobs"
-        )
-        lit = np.where(queues < r, "#E69F00", "#56B4E9")
-        panel.bars("queues", queues, lit)
-        panel.line("threshold r", [-0.5, len(queues) - 0.5], [r, r], "limit")
-        panel.points("batch goes here", [target], [queues[target] + 0.04 * top] if target >= 0 else [-top])
-        panel.note(f"ΣQ = {queues.sum()},  pooled {result['pooled']}", x=0.97, y=0.95)
-        panel.limits(x=(-0.6, len(queues) - 0.4), y=(0, top), now=True)
+    """Draw the queues in one slot, the chosen server marked and those in the dispatcher's memory lit; sums below."""
+    slot, (films, pooled), thresholds = result["slot"], result["films"], (result["left"], result["r"])
+    top = max(nice(max(queues.max() for queues, _, _ in films)), result["r"] + 1)
+    for name, (queues, chosen, memory), r in zip(("left", "right"), films, thresholds, strict=True):
+        panel, now, target = board[name], queues[slot], chosen[slot]
+        title = "The policy chosen in the menu" if name == "left" else "JBT(r)"
+        panel.describe(title, "server (orange: in the dispatcher's memory)", "jobs")
+        panel.bars("queues", now, np.where(memory[slot], "#E69F00", "#56B4E9"))
+        panel.line("threshold r", [-0.5, len(now) - 0.5], [r if 0 < r < math.inf else math.nan] * 2, "limit")
+        panel.points("batch goes here", [target], [now[target] + 0.04 * top] if target >= 0 else [-top])
+        panel.note(f"ΣQ = {now.sum()}", x=0.97, y=0.95)
+        panel.limits(x=(-0.6, len(now) - 0.4), y=(0, top))
         panel.legend("upper left")
-
-
-def _watch(r, n, epsilon, slot):
-    films, pooled = _films(r, n, epsilon)
-    top = max(nice(max(q.max() for q, _ in films[name])) for name in films)
-    return {"r": r, "left": films["1"][slot], "right": films["r"][slot], "pooled": pooled[slot], "top": max(top, r + 1)}
+    panel, t, sums = board["sum"], np.arange(_FRAMES), [queues.sum(axis=1) for queues, _, _ in films]
+    panel.describe("the same batches and services under all three", "slot", "$\\sum Q$")
+    panel.line("left", t[: slot + 1], sums[0][: slot + 1], "simulation")
+    panel.line("right: JBT(r)", t[: slot + 1], sums[1][: slot + 1], "exact")
+    panel.line("pooled queue", t[: slot + 1], pooled[: slot + 1], "limit")
+    panel.line("now", [slot, slot], [0, 1e9], "wall")
+    panel.limits(x=(0, _FRAMES), y=(0, nice(1.3 * max(map(np.max, sums)))))
+    panel.legend("upper left", columns=4)
 
 
 def explore_watch():
-    """Watch JIQ and JBT(r) side by side on the same arrivals and services, slot by slot."""
+    """Watch JBT(r) beside another policy on the same arrivals and services, slot by slot."""
     return explore.Explorer(
         "jbt-watch",
         {
+            "left": explore.choice("on the left", list(_BESIDE.items())),
             "r": explore.whole_slider("threshold r", 8, 1, 60),
             "n": explore.whole_slider("servers N", 5, 2, 12),
-            "epsilon": explore.log_slider("gap ε", 0.1, 0.02, 0.5),
+            "epsilon": explore.log_slider("gap ε", 0.3, 0.02, 0.5),
             "slot": explore.player("slot", _FRAMES),
         },
-        _watch,
+        lambda left, r, n, epsilon, slot: {
+            "left": left, "r": r, "slot": slot, "films": _films(left, r, n, epsilon)
+        },
         draw_watch,
-        [["left", "right"]],
-    )
+        [["left", "right"], ["sum", "sum"]],
+        aspect=0.5,
+    )  # fmt: skip

@@ -296,11 +296,13 @@ def _stationary(states, moves):
 def two_server_chain(epsilon, threshold, size):
     """Return ``pi[i, j]``, two servers under JBT(threshold), arrivals at rate ``2 - epsilon``, cut off at `size`.
 
-    Plain sparse balance equations of the truncated square: arrivals to a queue of the last length are lost.
+    Threshold 0 stands for JSQ. Plain sparse balance equations of the truncated square: arrivals to a queue of the last
+    length are lost.
     """
     i, j = np.meshgrid(np.arange(size), np.arange(size), indexing="ij")
     state, rate = i * size + j, 2 - epsilon
-    to_first = np.where((i < threshold) == (j < threshold), 0.5, (i < threshold).astype(float))
+    first, second = (i < threshold, j < threshold) if threshold else (i <= j, j <= i)
+    to_first = np.where(first == second, 0.5, first.astype(float))
     moves = [
         (state[:-1], state[1:], rate * to_first[:-1]),
         (state[:, :-1], state[:, 1:], rate * (1 - to_first[:, :-1])),

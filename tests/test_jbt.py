@@ -23,7 +23,10 @@ def test_jiq_closed_form_to_ten_digits(epsilon):
     assert law.truncated < 1e-12
 
 
-@pytest.mark.parametrize(("epsilon", "threshold", "size"), [(0.6, 2, 90), (0.4, 3, 110), (0.4, 7, 110), (0.3, 4, 150)])
+@pytest.mark.parametrize(
+    ("epsilon", "threshold", "size"),
+    [(0.6, 2, 90), (0.4, 3, 110), (0.4, 7, 110), (0.3, 4, 150), (0.15, 2, 300), (0.15, 6, 300)],
+)
 def test_against_a_plain_sparse_solve(epsilon, threshold, size):
     law, pi = jbt.two_server_law(epsilon, threshold), naive.two_server_chain(epsilon, threshold, size)
     assert law.mean_total == pytest.approx(2 * pi.sum(axis=1) @ np.arange(size), rel=1e-10)
@@ -32,7 +35,27 @@ def test_against_a_plain_sparse_solve(epsilon, threshold, size):
     assert law.joint(60) == pytest.approx(pi[:60, :60], abs=1e-13)
 
 
+@pytest.mark.parametrize(("epsilon", "size"), [(1.5, 30), (0.6, 60), (0.3, 120)])
+def test_jsq_against_a_plain_sparse_solve(epsilon, size):
+    pi, jobs = naive.two_server_chain(epsilon, 0, size), np.arange(size)
+    mean, condition = jbt.two_server_jsq(epsilon)
+    assert mean == pytest.approx(2 * pi.sum(axis=1) @ jobs, rel=1e-10)
+    assert condition == pytest.approx(2 * pi[0] @ jobs, rel=1e-10)
+
+
+@pytest.mark.parametrize("epsilon", [1.99, 0.5, 0.05, 0.005, 0.002])
+def test_jsq_obeys_the_identity_of_symmetric_policies(epsilon):
+    """E[Q1 + Q2] = rho / (1 - rho) + E[Q2 | Q1 = 0]: generator on (i + j)^2."""
+    (mean, condition), rho = jbt.two_server_jsq(epsilon), 1 - epsilon / 2
+    assert mean == pytest.approx((rho + condition / 2) / (1 - rho), rel=1e-9)
+    assert mean > 2 * rho / (1 - rho**2) * (1 - 1e-12)  # M/M/2, which lets no server idle beside a queue
+    with pytest.raises(ValueError, match="distance to capacity"):
+        jbt.two_server_jsq(2.0)
+
+
 def test_published_value():
+    assert jbt.two_server_jsq(0.2)[0] / 1.8 - 1 == pytest.approx(4.47491282, abs=5e-9)
+    assert jbt.two_server_jsq(1.0)[0] - 1 == pytest.approx(0.42632075, abs=5e-9)
     assert jbt.two_server_law(0.02, 3).mean_total == pytest.approx(106.6676397577, rel=1e-11)
     waits = {1: 5.78571, 2: 5.05602, 3: 4.92430, 5: 5.13548}
     for threshold, wait in waits.items():

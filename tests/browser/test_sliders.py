@@ -79,6 +79,19 @@ class Notebook:
                 last, since = now, time.monotonic()
         return self.pixels()
 
+    def press(self, key, times):
+        """Press a key that changes the picture; print and return the median time until it has, in milliseconds."""
+        delays = []
+        for _ in range(times):
+            before, pressed = self.source, time.perf_counter()
+            self.page.keyboard.press(key)
+            self.changed(before)
+            delays.append(1000 * (time.perf_counter() - pressed))
+            self.page.wait_for_timeout(60)
+        median = statistics.median(delays)
+        print(f"key to pixels: median {median:.0f} ms, all {[round(d) for d in delays]}")
+        return median
+
     def slider(self, label):
         found = self.cell.locator(".widget-slider", has=self.page.locator(f'.widget-label:text-is("{label}")')).first
         found.scroll_into_view_if_needed()
@@ -106,15 +119,7 @@ def test_law_explorer_by_keyboard_typing_and_dragging(lab, page):
     start = notebook.settled()
 
     handle.focus()
-    delays = []
-    for _ in range(15):
-        before = notebook.source
-        pressed = time.perf_counter()
-        page.keyboard.press("ArrowRight")
-        notebook.changed(before)
-        delays.append(1000 * (time.perf_counter() - pressed))
-        page.wait_for_timeout(60)
-    print(f"key to pixels: median {statistics.median(delays):.0f} ms, all {[round(d) for d in delays]}")
+    notebook.press("ArrowRight", 15)
     assert readout.inner_text() == f"{10 ** (15 * 0.01):.3g}"
     assert differ(start, notebook.settled()) > 500
 
@@ -218,6 +223,8 @@ def test_negative_control_a_raising_callback_is_seen_and_recovered_from(lab, pag
         ("u_shape", ["gap ε", "servers N"]),
         ("collapse", ["threshold r", "gap ε"]),
         ("kelly_laws", ["K"]),
+        ("slotted", ["constant r", "servers N"]),
+        ("watch", ["threshold r", "slot"]),
     ],
 )
 def test_threshold_explorers_at_both_ends(lab, page, title, labels):
@@ -229,9 +236,11 @@ def test_threshold_explorers_at_both_ends(lab, page, title, labels):
     notebook.settled()
     for label in labels:
         handle = notebook.slider(label).locator('[role="slider"]')
+        handle.focus()
+        print(title, label)
+        notebook.press("ArrowRight", 5)
         for key in ("Home", "End"):
             before = notebook.source
-            handle.focus()
             page.keyboard.press(key)
             if handle.get_attribute("aria-valuenow") != handle.get_attribute("aria-valuemin") or key == "End":
                 notebook.changed(before)
