@@ -35,7 +35,7 @@ def _curve(rule, parameter=None):
             mean, condition = jbt.two_server_jsq(epsilon)
         else:
             law = jbt.two_server_law(epsilon, RULES[rule](epsilon, parameter), tolerance=_DRAWING)
-            mean, condition = law.mean_total, 2 * law.empty_row @ np.arange(len(law.empty_row))
+            mean, condition = law.mean_total, law.condition
         rows.append((epsilon * mean, condition))
     return np.array(rows).T
 
@@ -131,32 +131,14 @@ def _u_shape(n, epsilon):
         for means, half_widths in _refined([(n, epsilon, policies.jbt(int(t))) for t in r], *_SYSTEMS[_FAIR](n)):
             yield found | {"mean": means, "half_width": half_widths}
         return
-    chains, pooled, means = {}, (2 - epsilon) / epsilon, np.full(len(r), math.nan)
+    pooled, means = (2 - epsilon) / epsilon, np.full(len(r), math.nan)
     near = [t for t in r if t in (1, 2, 16) or abs(t - log) <= 1]  # enough for a first picture
-    for some in (near, sorted(set(r) - set(near))):
+    for some in (near, r):
         for t in some:
-            chains[t] = jbt.two_server_law(epsilon, int(t), tolerance=1e-5)
-            means[t - 1] = chains[t].mean_total / pooled
+            means[t - 1] = jbt.two_server_law(epsilon, int(t), tolerance=1e-5).mean_total / pooled
         yield found | {"mean": means.copy(), "half_width": np.zeros(len(r))}
-    yield found | {"mean": means, "half_width": np.zeros(len(r)), "bound": _theorem_two(epsilon, chains, pooled)}
-
-
-def decay_rate(law, r):
-    """Return the exponential rate, fitted over distances 2 to 6, at which the distance to R^(r) falls off: theta*."""
-    d, tail = distance_tail(law.joint(int(8 / law.epsilon) + 60), r)
-    return -np.polyfit(d[2:7], np.log(tail[2:7]), 1)[0]
-
-
-def _theorem_two(epsilon, chains, pooled):
-    """Return the bound at the end of the paper on ``E[Q2 U1]``, in units of the mean, its two constants fitted.
-
-    C_1 is the least constant for which the bound holds at all r; theta* is fitted at r = 8.
-    """
-    theta = decay_rate(chains[8], 8)
-    r = np.array(sorted(chains))
-    wasted = np.array([chains[t].empty_row @ np.arange(len(chains[t].empty_row)) for t in r])
-    constant = np.max(np.maximum(wasted - 2 * r * epsilon, 0.0) * epsilon**2 * np.exp(theta * r))
-    return 1 + 2 / epsilon * (2 * r * epsilon + constant * epsilon**-2 * np.exp(-theta * r)) / pooled
+    bound = jbt.theorem_two_bound(epsilon, r, 1e-5) / pooled
+    yield found | {"mean": means, "half_width": np.zeros(len(r)), "bound": bound}
 
 
 def u_shape_figure(epsilon=0.05):
@@ -346,37 +328,20 @@ def draw_collapse(board, result):
     panel = board["tail"]
     panel.describe("Distance to $R^{(r)}$  (Prop. 1)", "$d$", "$\\log_{10}P(\\mathrm{distance} \\geq d)$")
     for name, label, role in (("jbt", "JBT(r)", "exact"), ("random", "random routing", "wall")):
-        d, tail = result[f"{name} tail"]
-        panel.line(label, d, np.log10(np.maximum(tail, 1e-300)), role)
+        tail = result[f"{name} tail"]
+        panel.line(label, np.arange(r + 1), np.log10(np.maximum(tail, 1e-300)), role)
     panel.limits(x=(0, 25), y=(-12, 0.2))
     panel.legend("lower left")
     panel.note(f"r = {r}, JBT: E d = {result['mean distance']:.3g}", x=0.97, y=0.95)
 
 
-def distance_tail(pi, r):
-    """Return levels d and P(distance to R^(r) >= d): two servers, Eq. (8)."""
-    i = np.arange(len(pi))
-    low, high = np.minimum.outer(i, i), np.maximum.outer(i, i)
-    distance = np.where((low < r) & (high > r), np.minimum(r - low, high - r), 0)
-    mass = np.bincount(distance.ravel(), pi.ravel(), minlength=r + 1)
-    return np.arange(r + 1), np.append(np.cumsum(mass[::-1])[::-1], 0.0)[: r + 1]
-
-
 def _collapse(r, epsilon):
-    wide = max(60, int(16 / epsilon) + r)
     found = {"r": r, "epsilon": epsilon}
     for name, threshold in (("jbt", r), ("random", math.inf)):
-        pi = jbt.two_server_law(epsilon, threshold, tolerance=_DRAWING).joint(wide)
-        found[name], found[f"{name} tail"] = pi[:60, :60], distance_tail(pi, r)
-    found["mean distance"] = float(found["jbt tail"][1][1:].sum())
+        law = jbt.two_server_law(epsilon, threshold, tolerance=_DRAWING)
+        found[name], found[f"{name} tail"] = law.joint(60), law.distance_tail(r if name == "random" else None)
+    found["mean distance"] = float(found["jbt tail"][1:].sum())
     return found
-
-
-def distance_moments(epsilon, r, threshold):
-    """Return ``E d^k``, k = 1 ... 4, of the distance to R^(r), Eq. (8), for two servers under JBT(threshold)."""
-    law = jbt.two_server_law(epsilon, threshold, tolerance=1e-8)
-    d, tail = distance_tail(law.joint(int(20 / epsilon) + 60), r)
-    return np.array([(d[1:] ** k - d[:-1] ** k) @ tail[1:] for k in (1, 2, 3, 4)])
 
 
 def collapse_figure(epsilons=(0.2, 0.1, 0.05), r=(2, 4, 8, 12, 16, 24)):
@@ -387,17 +352,19 @@ def collapse_figure(epsilons=(0.2, 0.1, 0.05), r=(2, 4, 8, 12, 16, 24)):
     board["tail"].describe(
         f"Its tail, $\\varepsilon$ = {epsilons[-1]:g}", "$d$", "$P(\\mathrm{distance} \\geq d)$", yscale="log"
     )
-    for epsilon, role in zip(epsilons, ("exact", "second", "simulation"), strict=True):
-        for threshold, name, look in ((0, "JBT(r)", {"role": role}), (math.inf, "random", {"role": role})):
-            moments = np.array([distance_moments(epsilon, t, threshold or t) for t in r])[:, [0, 1, 3]]
-            dashes = {"linestyle": "-" if threshold == 0 else (0, (2, 2)), "linewidth": 1.4}
-            x, y = np.tile([*r, math.nan], 3), np.vstack([moments, np.full(3, math.nan)]).T.ravel()
-            board["moments"].line(f"{name}, ε = {epsilon:g}", x, y, **look, **dashes)
-    for t, role in zip(r[1::2], ("exact", "simulation", "other"), strict=True):
-        for threshold, name, dashes in ((t, "JBT(r)", "-"), (math.inf, "random", (0, (2, 2)))):
-            law = jbt.two_server_law(epsilons[-1], threshold, tolerance=1e-8)
-            d, tail = distance_tail(law.joint(int(20 / epsilons[-1]) + 60), t)
-            board["tail"].line(f"{name}, r = {t}", d[tail > 0], tail[tail > 0], role, linestyle=dashes, linewidth=1.4)
+    dashed = {"linewidth": 1.4, "linestyle": (0, (2, 2))}
+    for name, look in (("JBT(r)", {"linewidth": 1.4, "linestyle": "-"}), ("random", dashed)):
+
+        def law(epsilon, t, free=name == "random"):
+            return jbt.two_server_law(epsilon, math.inf if free else t, tolerance=1e-8), t if free else None
+
+        for epsilon, role in zip(epsilons, ("exact", "second", "simulation"), strict=True):
+            found = [chain.distance_moments(region)[[0, 1, 3]] for chain, region in (law(epsilon, t) for t in r)]
+            x, y = np.tile([*r, math.nan], 3), np.vstack([found, np.full(3, math.nan)]).T.ravel()
+            board["moments"].line(f"{name}, ε = {epsilon:g}", x, y, role, **look)
+        for t, role in zip(r[1::2], ("exact", "simulation", "other"), strict=True):
+            chain, region = law(epsilons[-1], t)
+            board["tail"].line(f"{name}, r = {t}", np.arange(t + 1), chain.distance_tail(region), role, **look)
     board["moments"].limits(x=(0, max(r) + 1), y=(1e-4, 1e9))
     board["tail"].limits(x=(0, max(r)), y=(1e-12, 3))
     board["moments"].legend("upper left", columns=2)
@@ -441,7 +408,7 @@ def draw_kelly_laws(board, result):
 def threshold_price():
     """Return the slope of ``E[Q1 + Q2]`` in r past the best r, and theta*; two servers, epsilon = 0.01 and 0.05."""
     low, high = (jbt.two_server_law(0.01, r, tolerance=1e-9).mean_total for r in (16, 20))
-    return (high - low) / 4, decay_rate(jbt.two_server_law(0.05, 8, tolerance=1e-9), 8)
+    return (high - low) / 4, jbt.two_server_law(0.05, 8, tolerance=1e-9).decay_rate()
 
 
 def _excess(k, smallest=0.01, count=12):

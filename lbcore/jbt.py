@@ -203,6 +203,38 @@ class TwoServerLaw:
             return np.multiply.outer(lone, lone)
         return self._chain.joint(self._flow, size)
 
+    @property
+    def condition(self):
+        """``E[|Q| |U|]`` of Eq. (7), which vanishes as epsilon does exactly where delay is optimal."""
+        return float(2 * self.empty_row @ np.arange(len(self.empty_row)))
+
+    def distance_tail(self, region=None):
+        """Return ``P(distance to R^(r) >= d)`` for ``d = 0 ... r``, Eq. (8); shape (r + 1,).
+
+        r is the law's own threshold; random routing has none and asks for `region`.
+        """
+        r = self.threshold if region is None else check_threshold(region)
+        if r == math.inf or (self._chain is not None and r != self.threshold):
+            raise ValueError("give the region r for random routing, and for it alone: JBT(r) is measured to its own")
+        if self._chain is None:
+            side = np.multiply.outer(self.marginals[r:], self.marginals[:r])
+        else:
+            side = self._chain.levels(self._flow)[0]
+        d = np.minimum.outer(np.arange(len(side)), r - np.arange(r))
+        mass = 2 * np.bincount(d.ravel(), side.ravel(), minlength=r + 1)
+        mass[0] = 1 - mass[1:].sum()
+        return np.cumsum(mass[::-1])[::-1]
+
+    def distance_moments(self, region=None):
+        """Return ``E d^k``, k = 1 ... 4, of the distance to R^(r); shape (4,). Proposition 1 bounds them."""
+        tail = self.distance_tail(region)
+        d = np.arange(len(tail))
+        return np.array([(d[1:] ** k - d[:-1] ** k) @ tail[1:] for k in (1, 2, 3, 4)])
+
+    def decay_rate(self):
+        """Return theta*, the rate at which the tail of the distance falls off, fitted over 2 ... 6 (threshold >= 6)."""
+        return float(-np.polyfit(np.arange(2, 7), np.log(self.distance_tail()[2:7]), 1)[0])
+
     def __repr__(self):
         return (
             f"TwoServerLaw(epsilon={self.epsilon:g}, threshold={self.threshold}: E[Q1 + Q2] = {self.mean_total:.10g}, "
@@ -285,6 +317,52 @@ def two_server_jsq(epsilon):
     ground = np.linalg.solve(balance.T, n == 40)
     mean = ground @ higher @ n + 2 * (ground @ rate @ higher @ higher).sum()
     return float(mean), float(ground @ n)
+
+
+def theorem_two_bound(epsilon, thresholds, tolerance=1e-6):
+    """Return the bound at the end of the paper on ``E[Q1 + Q2]``, at each of the `thresholds` (an array).
+
+    ``(2 - epsilon)/epsilon + (2/epsilon) (2 r epsilon + C_1 epsilon^-2 e^(-theta* r))``. The paper gives neither
+    constant: theta* is fitted to the exact law at r = 8 and C_1 is the least that makes the bound hold at all the
+    thresholds given.
+    """
+    theta = two_server_law(epsilon, 8, tolerance=tolerance).decay_rate()
+    laws, r = [two_server_law(epsilon, int(r), tolerance=tolerance) for r in thresholds], np.asarray(thresholds)
+    wasted = np.array([law.condition / 2 for law in laws])  # E[Q2; Q1 = 0]
+    constant = np.max(np.maximum(wasted - 2 * r * epsilon, 0.0) * epsilon**2 * np.exp(theta * r))
+    return (2 - epsilon) / epsilon + 2 / epsilon * (2 * r * epsilon + constant * epsilon**-2 * np.exp(-theta * r))
+
+
+def distance(queues, threshold):
+    """Return the Euclidean distance of queue lengths to the region R^(r), Eq. (8) of the paper.
+
+    Parameters
+    ----------
+    queues : array_like, shape (..., N)
+        Jobs at each of N servers; R^(r) holds the states in which all are at most r or all are at least r.
+    threshold : int
+        ``r >= 1``.
+
+    Returns
+    -------
+    ndarray of float, shape (...)
+    """
+    queues = np.asarray(queues, dtype=float)
+    threshold = checks.whole(threshold, "threshold", 1, allowed="r must be a whole number >= 1")
+    return _distances(queues.reshape(-1, queues.shape[-1]), float(threshold)).reshape(queues.shape[:-1])
+
+
+@kernel
+def _distances(queues, threshold):
+    """Return the distance to R^(r) of each row."""
+    found = np.empty(queues.shape[0])
+    for k in range(queues.shape[0]):
+        above, below = 0.0, 0.0
+        for q in queues[k]:
+            above += max(q - threshold, 0.0) ** 2
+            below += min(q - threshold, 0.0) ** 2
+        found[k] = math.sqrt(min(above, below))
+    return found
 
 
 def check_threshold(threshold):

@@ -2,7 +2,6 @@
 
 import math
 
-import naive
 import numpy as np
 import pytest
 
@@ -29,18 +28,6 @@ def test_three_pairs_of_laws_are_at_capacity():
         for name in EQUAL:
             batch, service = gallery_jbt._SYSTEMS[name](n)
             assert batch.mean == pytest.approx(n * service.mean)
-
-
-@pytest.mark.parametrize(("epsilon", "r"), [(0.6, 3), (0.4, 6)])
-def test_distance_moments_are_those_of_the_joint_law(epsilon, r):
-    pi, size = naive.two_server_chain(epsilon, r, 110), 110
-    total = np.zeros(4)
-    for i in range(size):
-        for j in range(size):
-            low, high = min(i, j), max(i, j)
-            d = max(0, min(r - low, high - r))
-            total += pi[i, j] * d ** np.arange(1.0, 5.0)
-    assert gallery_jbt.distance_moments(epsilon, r, r) == pytest.approx(total, rel=1e-6)
 
 
 def test_u_shape_shows_a_first_picture_that_holds_the_best_threshold():

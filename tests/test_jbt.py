@@ -5,6 +5,8 @@ import math
 import naive
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lbcore import jbt
 
@@ -105,6 +107,50 @@ def test_limit_is_what_the_exact_chain_extrapolates_to(threshold):
     design = np.stack([np.ones(5), epsilons, epsilons**order, epsilons**2], axis=1)
     fitted = np.linalg.lstsq(design, scaled, rcond=None)[0][0]
     assert fitted == pytest.approx(limit, rel=1e-4)
+
+
+def eq_8(queues, r):
+    return math.sqrt(min(sum(max(q - r, 0) ** 2 for q in queues), sum(max(r - q, 0) ** 2 for q in queues)))
+
+
+@given(st.lists(st.lists(st.integers(0, 40), min_size=3, max_size=3), min_size=1, max_size=5), st.integers(1, 20))
+def test_distance_is_that_to_the_region(queues, r):
+    found = jbt.distance(queues, r)
+    assert found == pytest.approx([eq_8(row, r) for row in queues])
+    for row, d in zip(queues, found, strict=True):
+        assert (d == 0) == (max(row) <= r or min(row) >= r)
+
+
+@pytest.mark.parametrize(("epsilon", "r"), [(0.6, 1), (0.6, 3), (0.4, 6)])
+def test_distance_tail_and_moments_are_those_of_the_joint_law(epsilon, r):
+    size = 110
+    pi = naive.two_server_chain(epsilon, r, size)
+    d = jbt.distance(np.stack(np.meshgrid(np.arange(size), np.arange(size)), axis=-1), r)
+    law = jbt.two_server_law(epsilon, r)
+    assert law.distance_tail() == pytest.approx([pi[d >= k].sum() for k in range(r + 1)], abs=1e-12)
+    assert law.distance_moments() == pytest.approx([(pi * d**k).sum() for k in (1, 2, 3, 4)], rel=1e-9)
+    lone = epsilon / 2 * (1 - epsilon / 2) ** np.arange(size)
+    product = np.multiply.outer(lone, lone)
+    free = jbt.two_server_law(epsilon, math.inf)
+    assert free.distance_moments(r) == pytest.approx([(product * d**k).sum() for k in (1, 2, 3, 4)], rel=1e-8)
+    with pytest.raises(ValueError, match="for random routing"):
+        free.distance_tail()
+    with pytest.raises(ValueError, match="its own"):
+        law.distance_tail(r + 1)
+
+
+def test_condition_of_equation_seven_ties_to_the_mean():
+    for threshold in (1, 4, math.inf):
+        law = jbt.two_server_law(0.1, threshold)
+        assert 0.1 * law.mean_total == pytest.approx(1.9 + law.condition, rel=1e-9)  # identity: generator on (i + j)^2
+
+
+def test_bound_of_theorem_two_is_above_the_exact_mean_and_touches_it():
+    r = np.arange(1, 13)
+    bound = jbt.theorem_two_bound(0.05, r)
+    means = [jbt.two_server_law(0.05, int(t), tolerance=1e-6).mean_total for t in r]
+    assert (bound >= np.array(means) * (1 - 1e-9)).all()
+    assert min(bound / means) == pytest.approx(1.0, abs=1e-6)
 
 
 def test_limits_in_continuous_time():
