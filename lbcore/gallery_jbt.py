@@ -332,7 +332,7 @@ def draw_collapse(board, result):
         panel.line(label, np.arange(r + 1), np.log10(np.maximum(tail, 1e-300)), role)
     panel.limits(x=(0, 25), y=(-12, 0.2))
     panel.legend("lower left")
-    panel.note(f"r = {r}, JBT: E d = {result['mean distance']:.3g}", x=0.97, y=0.95)
+    panel.note(f"r = {r}\nJBT: E d = {result['mean distance']:.3g}", x=0.97, y=0.55)
 
 
 def _collapse(r, epsilon):
@@ -386,37 +386,32 @@ def explore_collapse():
 
 def draw_kelly_laws(board, result):
     """Draw the excess over the pooled mean for ``r = ceil(K log(1/epsilon))``, against the power K ln 2 of epsilon."""
-    panel, k, slope = board["excess"], result["k"], result["slope"]
+    panel, k, price = board["excess"], result["k"], jbt.threshold_price()
     panel.describe(
         "Kelly and Laws: two servers, exact, r = ⌈K log(1/ε)⌉", "$\\varepsilon$",
         "$\\varepsilon\\,E[Q_1+Q_2]$ − pooled", xscale="log", yscale="log",
     )  # fmt: skip
     epsilons = result["epsilons"]
     panel.line("exact (steps: r is whole)", epsilons, result["excess"], "exact")
-    power, price = k * math.log(2), slope * epsilons * k * np.log(1 / epsilons)
-    panel.line("ε^(K ln 2) + s ε r: observed, not proved", epsilons, epsilons**power + price, "limit")
+    power = k * math.log(2)
+    shape = epsilons**power + price * epsilons * k * np.log(1 / epsilons)
+    panel.line("ε^(K ln 2) + s ε r: heuristic (new)", epsilons, shape, "limit")
     panel.limits(x=(epsilons[0], epsilons[-1]), y=(0.005, 3.0))
     panel.note(
-        f"K = {k:.3g}: ε^{power:.3g} here, any K > 0 will do;  s = {slope:.3f} jobs per unit of r\n"
+        f"K = {k:.3g}: ε^{power:.3g} here, any K > 0 will do;  s = {price:.4f} jobs per unit of r\n"
         f"Theorem 2 asks for K > {2 / result['theta']:.3g} (= 2/θ*, θ* = {result['theta']:.3g} fitted)",
         x=0.03, y=0.05,
     )  # fmt: skip
     panel.legend("upper right")
 
 
-@lru_cache(maxsize=1)
-def threshold_price():
-    """Return the slope of ``E[Q1 + Q2]`` in r past the best r, and theta*; two servers, epsilon = 0.01 and 0.05."""
-    low, high = (jbt.two_server_law(0.01, r, tolerance=1e-9).mean_total for r in (16, 20))
-    return (high - low) / 4, jbt.two_server_law(0.05, 8, tolerance=1e-9).decay_rate()
-
-
 def _excess(k, smallest=0.01, count=12):
-    excess, epsilons, (slope, theta) = [], np.geomspace(0.4, smallest, count), threshold_price()
+    excess, epsilons = [], np.geomspace(0.4, smallest, count)
     for epsilon in epsilons:
         law = jbt.two_server_law(epsilon, _whole(k * math.log(1 / epsilon)), tolerance=1e-5)
         excess.append(epsilon * law.mean_total - (2 - epsilon))
-    return {"k": k, "epsilons": epsilons, "excess": np.array(excess), "slope": slope, "theta": theta}
+    theta = jbt.two_server_law(0.05, 8, tolerance=1e-9).decay_rate()
+    return {"k": k, "epsilons": epsilons, "excess": np.array(excess), "theta": theta}
 
 
 def kelly_laws_figure(k=1.0):
@@ -474,7 +469,7 @@ def _films(left, r, n, epsilon):
 def draw_watch(board, result):
     """Draw the queues in one slot, the chosen server marked and those in the dispatcher's memory lit; sums below."""
     slot, (films, pooled), thresholds = result["slot"], result["films"], (result["left"], result["r"])
-    top = max(nice(max(queues.max() for queues, _, _ in films)), result["r"] + 1)
+    top = 1.3 * max(result["r"], *(queues.max() for queues, _, _ in films))
     for name, (queues, chosen, memory), r in zip(("left", "right"), films, thresholds, strict=True):
         panel, now, target = board[name], queues[slot], chosen[slot]
         title = "The policy chosen in the menu" if name == "left" else "JBT(r)"
@@ -487,11 +482,11 @@ def draw_watch(board, result):
         panel.legend("upper left")
     panel, t, sums = board["sum"], np.arange(_FRAMES), [queues.sum(axis=1) for queues, _, _ in films]
     panel.describe("the same batches and services under all three", "slot", "$\\sum Q$")
-    panel.line("left", t[: slot + 1], sums[0][: slot + 1], "simulation")
-    panel.line("right: JBT(r)", t[: slot + 1], sums[1][: slot + 1], "exact")
-    panel.line("pooled queue", t[: slot + 1], pooled[: slot + 1], "limit")
+    panel.line("left", t, sums[0], "simulation")
+    panel.line("right: JBT(r)", t, sums[1], "exact")
+    panel.line("pooled queue", t, pooled, "limit")
     panel.line("now", [slot, slot], [0, 1e9], "wall")
-    panel.limits(x=(0, _FRAMES), y=(0, nice(1.3 * max(map(np.max, sums)))))
+    panel.limits(x=(0, _FRAMES), y=(0, 1.3 * max(map(np.max, sums))))
     panel.legend("upper left", columns=4)
 
 

@@ -16,8 +16,10 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.fft import dst, next_fast_len
+from scipy.integrate import quad
 from scipy.linalg import eigh_tridiagonal
 from scipy.sparse.linalg import LinearOperator, gmres
+from scipy.special import beta, betainc
 
 from lbcore import checks, policies
 from lbcore.compiled import kernel
@@ -331,6 +333,19 @@ def theorem_two_bound(epsilon, thresholds, tolerance=1e-6):
     wasted = np.array([law.condition / 2 for law in laws])  # E[Q2; Q1 = 0]
     constant = np.max(np.maximum(wasted - 2 * r * epsilon, 0.0) * epsilon**2 * np.exp(theta * r))
     return (2 - epsilon) / epsilon + 2 / epsilon * (2 * r * epsilon + constant * epsilon**-2 * np.exp(-theta * r))
+
+
+def threshold_price():
+    """Return s = 0.438900: for two servers ``E[Q1 + Q2]`` grows by s jobs per unit of a large threshold.
+
+    As epsilon and ``r epsilon`` tend to 0 and r to infinity. Not in the paper; derived, as a heuristic, in notebook 01:
+    ``s = P(X < Y)`` for independent ``X ~ Beta(1/4, 1/4)`` and ``Y ~ Beta(1/2, 3/4)``.
+    """
+
+    def below(u):  # Y = sin(u^2)^2 takes the singularities away
+        return 4 * u * math.sqrt(math.cos(u * u)) * betainc(0.25, 0.25, math.sin(u * u) ** 2)
+
+    return quad(below, 0.0, math.sqrt(math.pi / 2), epsabs=1e-12)[0] / beta(0.5, 0.75)
 
 
 def distance(queues, threshold):

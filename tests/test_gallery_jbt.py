@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lbcore import gallery_jbt, jbt
+from lbcore import gallery_jbt
 
 EQUAL = [name for name in gallery_jbt._SYSTEMS if "rates" not in name]
 
@@ -35,13 +35,6 @@ def test_u_shape_shows_a_first_picture_that_holds_the_best_threshold():
     assert np.nanargmin(first["mean"]) == np.argmin(last["mean"]) == 4
     assert np.isnan(first["bound"]).all()
     assert (last["bound"] >= last["mean"] - 1e-9).all()
-
-
-def test_price_of_a_threshold_is_the_slope_past_the_best():
-    slope, theta = gallery_jbt.threshold_price()
-    means = [jbt.two_server_law(0.01, r, tolerance=1e-9).mean_total for r in range(14, 23)]
-    assert np.diff(means) == pytest.approx(slope, rel=0.02)
-    assert 0.5 < theta < 1.5
 
 
 @pytest.mark.parametrize("left", [1, math.inf, 0])

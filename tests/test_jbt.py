@@ -153,6 +153,22 @@ def test_bound_of_theorem_two_is_above_the_exact_mean_and_touches_it():
     assert min(bound / means) == pytest.approx(1.0, abs=1e-6)
 
 
+def test_price_of_a_threshold_is_what_the_exact_chain_extrapolates_to():
+    """The slope of E[Q1 + Q2] in r, extrapolated in epsilon at two r, then in 1 / r^2."""
+    slopes = {}
+    for low, high in ((24, 28), (34, 40)):
+        near, far = (
+            np.subtract(*(jbt.two_server_law(e, r, tolerance=1e-11).mean_total for r in (high, low))) / (high - low)
+            for e in (0.004, 0.008)
+        )
+        slopes[(low + high) / 2] = 2 * near - far
+    a, b = slopes
+    assert (b**2 * slopes[b] - a**2 * slopes[a]) / (b**2 - a**2) == pytest.approx(jbt.threshold_price(), abs=1e-4)
+    draws = np.random.default_rng(1)
+    share = np.mean(draws.beta(0.25, 0.25, 10**6) < draws.beta(0.5, 0.75, 10**6))
+    assert share == pytest.approx(jbt.threshold_price(), abs=0.002)
+
+
 def test_limits_in_continuous_time():
     for n in (1, 2, 5, 50):
         pooled = jbt.pooled_limit(n)
