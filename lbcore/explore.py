@@ -244,14 +244,18 @@ class Explorer(widgets.VBox):
         try:
             shown, known = self._result or (None, None)
             results = known if shown == values else self._compute(**values)
-            if not hasattr(results, "__next__"):
-                results = iter([results])
-            for result in results:
+            refining = hasattr(results, "__next__")
+            for count, result in enumerate(results if refining else [results], 1):
                 moving = dragging and time.monotonic() - begun < _SETTLE
                 self._publish(values, result, self.board.draw(self._draw, result, dragging=moving).png())
+                if refining:
+                    self.status.value = f"refining: picture {count}, {time.monotonic() - begun:.1f} s"
                 if self._latest.pending or self._stopped:
-                    results.close() if hasattr(results, "close") else None
                     break
+            if refining:
+                results.close()
+                words = "stopped" if self._stopped else "interrupted" if self._latest.pending else "finished"
+                self.status.value = f"{words} after {count} pictures, {time.monotonic() - begun:.1f} s"
         except Exception as error:  # shown to the reader in place of the picture
             self._result = None
             self.message.value = _sentence(error)

@@ -153,8 +153,10 @@ def test_a_refining_explorer_shows_its_first_result_soon_and_stops_at_once():
     while explorer._result[0] != {"n": 5} and time.monotonic() < deadline:
         time.sleep(0.01)
     assert explorer._result[0] == {"n": 5}
+    assert explorer.status.value.startswith("refining: picture ")
     explorer.stop()
     assert explorer.wait(5)
+    assert explorer.status.value.startswith("stopped after ")
     kept = explorer._result[1]
     time.sleep(0.1)
     assert explorer._result[1] == kept < 10**6 - 1
