@@ -115,6 +115,7 @@ def draw_u_shape(board, result):
     panel.points("JBT(r)", result["r"], result["mean"], result["half_width"], "exact")
     best = result["r"][int(np.argmin(np.nan_to_num(result["mean"], nan=math.inf)))]
     panel.line("bound of Thm 2, θ*, C₁ fitted", result["r"], result["bound"], "third")
+    panel.line("limit's excess + s r: heuristic (new)", result["r"], result["heuristic"], "simulation")
     panel.line("best r shown", [best, best], [0, 1e9], "other")
     panel.line("⌈log_N(1/ε)⌉", [result["log"]] * 2, [0, 1e9], "limit")
     panel.note(f"{title}\nε = {epsilon:.3g}:  best r = {best},  ⌈log(1/ε)/log N⌉ = {result['log']}", x=0.97, y=0.95)
@@ -126,12 +127,15 @@ def draw_u_shape(board, result):
 def _u_shape(n, epsilon):
     log = _whole(math.log(1 / epsilon) / math.log(n))
     r = np.arange(1, 17) if n == 2 else np.array([1, 2, 3, 4, 6, 8, 12, 16, 24])
-    found = {"n": n, "epsilon": epsilon, "log": log, "r": r, "bound": np.full(len(r), math.nan)}
+    unknown = np.full(len(r), math.nan)
+    found = {"n": n, "epsilon": epsilon, "log": log, "r": r, "bound": unknown, "heuristic": unknown}
     if n > 2:
         for means, half_widths in _refined([(n, epsilon, policies.jbt(int(t))) for t in r], *_SYSTEMS[_FAIR](n)):
             yield found | {"mean": means, "half_width": half_widths}
         return
-    pooled, means = (2 - epsilon) / epsilon, np.full(len(r), math.nan)
+    pooled, means = (2 - epsilon) / epsilon, unknown.copy()
+    excess = np.array([jbt.heavy_traffic_limit(2, int(t)) for t in r]) - 2
+    found["heuristic"] = 1 + (excess / epsilon + jbt.threshold_price() * r) / pooled
     near = [t for t in r if t in (1, 2, 16) or abs(t - log) <= 1]  # enough for a first picture
     for some in (near, r):
         for t in some:
