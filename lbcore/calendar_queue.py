@@ -80,6 +80,15 @@ def add_profile(now, weight, empty_at, levels, out):
 
 
 @inlined
+def _count(wait, edges, first, out):
+    """Count a wait at the two `edges` around it, each the more the nearer it is."""
+    k = min(np.int64(np.searchsorted(edges, wait, side="right")), edges.size - 1)
+    share = min(1.0, (wait - edges[k - 1]) / (edges[k] - edges[k - 1]))
+    out[first + k - 1] += 1.0 - share
+    out[first + k] += share
+
+
+@inlined
 def file(i, time, slots, following, head):
     """File i in the calendar under a time."""
     k = np.int64(min(time * slots, FAR)) & (head.size - 1)
@@ -113,7 +122,7 @@ def _serving(poisson):
 
     def serve(settings, gaps, services, state, out):
         """Serve as many arrivals as there are `gaps`."""
-        rule, rate, slots, bias, levels = settings
+        rule, rate, slots, bias, levels, edges = settings
         states, clock, place, times, links, head = state
         words = load(states[2])
         now, pooled, slot, n_idle, turn, due = clock[0], clock[1], place[0], place[1], place[2], place[3]
@@ -134,7 +143,8 @@ def _serving(poisson):
             due -= 1
             if due == 0:
                 due = period
-                add_profile(moment, weight, empty_at, levels, out)
+                if levels.size > 0:
+                    add_profile(moment, weight, empty_at, levels, out)
             if not poisson:
                 slot, n_idle = _empty(now, slots, slot, n_idle, empty_at, following, idle, head)
             pooled = max(pooled - gaps[e], 0.0)
@@ -163,6 +173,8 @@ def _serving(poisson):
             else:
                 waited += 1.0
                 waits += empties - now
+                if edges.size > 0:
+                    _count(empties - now, edges, out.size - edges.size, out)
                 second += empties - max(now, second_until[i])
                 second_until[i] = empties
                 empty_at[i] = empties + services[e]
@@ -206,11 +218,12 @@ def idle_or_busy_kernel(steps, poisson, interarrival, service, settings, state, 
         - slots: :func:`slots_per_unit`;
         - bias, float64 (3 n,) or (0,): alias table of the servers' shares in choices at random among all, empty
           for equal shares;
-        - levels, float64 (g,): increasing amounts of work, for the profile.
+        - levels, float64 (g,): increasing amounts of work, for the profile;
+        - edges, float64 (h,), h = 0 or h > 1: increasing from 0, to count the positive waits at.
     state : tuple of ndarray
         As :func:`new_state` returns it; changed in place.
-    out : ndarray of float64, shape (len(COLUMNS) + g,)
-        Sums are added to it; the profile comes last.
+    out : ndarray of float64, shape (len(COLUMNS) + g + h,)
+        Sums are added to it; then the profile, for which g or h must be 0, or the counts of waits.
     """
     gaps, services = np.empty(BLOCK), np.empty(BLOCK)
     while steps > 0:

@@ -21,7 +21,6 @@ from lbcore.compiled import kernel
 from lbcore.records import Estimate
 
 _MOST_CELLS = 1 << 18  # of the grid for the workload
-_FLUID_STEP = 1 / 64  # of the coarser of the two grids for fluid paths, in mean service times
 
 
 def fixed_point(service, load, w):
@@ -219,7 +218,7 @@ class FluidPath:
         return np.array(self.profile, dtype=dtype)
 
 
-def fluid_path(service, load, initial, times, w):
+def fluid_path(service, load, initial, times, w, *, step=1 / 64):
     r"""Return the fluid path from any initial profile. Beyond the paper: a heuristic, judged by simulation.
 
     Parameters
@@ -233,6 +232,8 @@ def fluid_path(service, load, initial, times, w):
         In the service law's unit of time, as `w` is.
     w : array_like of float >= 0, shape (m,)
         Increasing.
+    step : float > 0
+        Of the coarser of the two grids, in mean service times.
 
     Returns
     -------
@@ -255,13 +256,14 @@ def fluid_path(service, load, initial, times, w):
     On a grid of one step for time and work, with the service law split between neighbouring points so that its mean
     stays, draining is a shift and, while servers are idle, every step is exact; only jobs for busy servers bring an
     error, O(step), which two grids extrapolate away. Mass is conserved exactly, work as well. Atoms that are no
-    multiple of 1/64 mean service times move by up to that much.
+    multiple of `step` move by up to that much.
     """
     load, times, w = _checked(service, load), laws.vector(times, "times"), laws.vector(w, "w")
+    step = laws.number(step, "step", 0.0, "a positive number of mean service times")
     if np.any(np.diff(w) <= 0.0):
         raise ValueError("w must be increasing amounts of unfinished work")
     start = _profile(initial, w)
-    coarse, fine = (_fluid(service, load, start, times, w, step) for step in (_FLUID_STEP, _FLUID_STEP / 2))
+    coarse, fine = (_fluid(service, load, start, times, w, h) for h in (step, step / 2))
     profile = np.minimum.accumulate(np.clip(2 * fine - coarse, 0.0, 1.0), axis=1)
     return FluidPath(times, w, profile, float(np.max(np.abs(fine - coarse))))
 
@@ -330,12 +332,10 @@ def _random_servers(tail):
     return lambda x, jobs: x + jobs * gain(x + jobs / 2 * gain(x))
 
 
-@kernel
-def _file_all(empty_at, slots, following, head):
-    """File every server that has work in the calendar."""
-    for i in range(empty_at.size):
-        if empty_at[i] > 0.0:
-            calendar_queue.file(i, empty_at[i], slots, following, head)
+# ---- simulation --------------------------------------------------------------------------------------------
+
+# where waits are counted, in mean service times; read linearly between, the bins are too narrow to matter
+_EDGES = np.append(0.0, np.geomspace(1e-3, 1e6, 600))
 
 
 def simulate_path(work, service, load, times, w, *, replications=4, seed=None):
@@ -357,13 +357,76 @@ def simulate_path(work, service, load, times, w, *, replications=4, seed=None):
     """
     load, work = _checked(service, load), laws.vector(work, "work") / service.mean
     times, w = laws.vector(times, "times") / service.mean, laws.vector(w, "w") / service.mean
-    replications = policies.whole(replications, "replications", 2)
     if np.any(np.diff(times) <= 0.0):
         raise ValueError("times must be increasing")
-    packed, rate = service.stretched(1 / service.mean).packed, load * work.size
-    seeds = streams.states(streams.resolve_seed(seed), replications)
-    systems = [_System(work, packed, rate, stream) for stream in seeds]
-    return _over_replications(np.array([[_profile_of(system.work_at(t), w) for t in times] for system in systems]))
+    systems = _systems(work.size, service, load, replications, seed, lambda rng: work)
+    return _over_replications(np.array([[system.profile(t, w) for t in times] for system in systems]))
+
+
+def simulate_near_fixed_point(n_servers, service, load, w, *, duration, replications=8, seed=None):
+    r"""Simulate JIQ from the equilibrium of infinitely many servers, and tell how far it gets from ``x*``.
+
+    An empty system fills slowly: after a time ``t`` it is still ``load * residual_tail(w + t)`` short of ``x*``
+    (Lemma 5). Here a Poisson number of servers starts busy, with residual service times as work: as long as no job
+    waits, this is the equilibrium.
+
+    Parameters
+    ----------
+    n_servers : int >= 1
+    service, load, w
+        As in :func:`fluid_path`.
+    duration : float > 0
+        Mean service times to run; the first half is dropped.
+    replications : int >= 2
+    seed : int >= 0 or None
+
+    Returns
+    -------
+    dict
+        ``wait_probability``, ``mean_wait`` and ``excess``, Estimates with 95 % half-widths (Student); the last is
+        ``E x^n_w - x*_w``, shape (m,).
+
+    Notes
+    -----
+    A job of length S that joins a server with work V adds ``min(S, (V + S - w)^+)`` to the time that this server has
+    more than w to do. Jobs come at rate ``load`` per server and S is independent of V, so in equilibrium
+
+        E x^n_w = load E min(S, (V + S - w)^+) = load P(V + R > w),
+
+    R having the residual law: ``x*_w``, plus ``load E[Phi^c((w - V)^+) - Phi^c(w); V > 0]``. Only jobs that wait
+    bring an excess, between 0 and 1 each whatever the law. So ``0 <= E x^n_w - x*_w <= load P(wait)``, for every n,
+    law and policy that does not look at S. (Not in the paper.)
+
+    Where no wait was seen the half-width of ``wait_probability`` is ``3.7 / ((1 - load) arrivals)``: an all-busy
+    spell of many servers is that of a random walk with rates ``load`` and 1, so waits come in clusters of about
+    ``1 / (1 - load)``, and the limit is exact at 97.5 % if clusters are independent; in runs of few service times
+    they are not. That of ``mean_wait`` is as much, as if each wait took a mean service time.
+    """
+    load, n = _checked(service, load), policies.whole(n_servers, "n_servers")
+    w = laws.vector(w, "w")
+    if not 0.0 < duration < math.inf:
+        raise ValueError(f"duration must be a positive finite number, not {duration!r}")
+    half, sums, counts = max(1, int(duration * load * n / 2)), [], []
+    for system in _systems(n, service, load, replications, seed):
+        system.serve(half)
+        system.sums[:] = 0.0
+        system.serve(half)
+        sums.append([system.sums[calendar_queue.COLUMNS.index(name)] for name in ("waited", "wait")])
+        counts.append(system.sums[-_EDGES.size :] / half)
+    waited, wait = np.array(sums).T / half
+    least = 0.0 if waited.any() else 3.7 / ((1.0 - load) * half * len(waited))
+    return {
+        "wait_probability": _over_replications(waited, least),
+        "mean_wait": _over_replications(service.mean * wait, service.mean * least),
+        "excess": _over_replications(load * np.array(counts) @ _excess(service, w.tobytes()), load * least),
+    }
+
+
+@lru_cache(maxsize=32)
+def _excess(service, w):
+    """Return ``Phi^c((w - V)^+) - Phi^c(w)``, one row for each V of `_EDGES`."""
+    w = np.frombuffer(w)
+    return service.residual_tail(np.maximum(w - service.mean * _EDGES[:, None], 0.0)) - service.residual_tail(w)
 
 
 def pair_excess(n_servers, service, load, w, *, replications=16, seed=None):
@@ -375,7 +438,8 @@ def pair_excess(n_servers, service, load, w, *, replications=16, seed=None):
     service, load, w
         As in :func:`fluid_path`; `w` of shape (m,).
     replications : int >= 2
-        Each starts empty and runs for 300 mean service times; in the second half it is looked at 60 times.
+        Each starts as in :func:`simulate_near_fixed_point` and is looked at once in each of 60 mean service times,
+        after as many, or after those a pooled queue needs to settle.
     seed : int >= 0 or None
 
     Returns
@@ -385,81 +449,17 @@ def pair_excess(n_servers, service, load, w, *, replications=16, seed=None):
         servers are exchangeable all ordered pairs count: ``(n E[x_a x_b] - E x_max(a,b)) / (n - 1)`` is the joint tail.
     """
     load, n = _checked(service, load), policies.whole(n_servers, "n_servers", 2)
-    w, replications = laws.vector(w, "w") / service.mean, policies.whole(replications, "replications", 2)
-    packed = service.stretched(1 / service.mean).packed
+    w, settled = laws.vector(w, "w") / service.mean, max(60.0, 60.0 / (n * (1.0 - load) ** 2))
     joints, tails = [], []
-    for stream in streams.states(streams.resolve_seed(seed), replications):
-        x = _stationary(_System(np.zeros(n), packed, load * n, stream), 300.0, 60, load * n, w)
+    for system in _systems(n, service, load, replications, seed):
+        x = np.array([system.profile(settled + t, w) for t in range(60)])
         mean, which = x.mean(axis=0), np.maximum.outer(np.arange(w.size), np.arange(w.size))
-        joints.append((n * np.einsum("ka,kb->ab", x, x) / len(x) - mean[which]) / (n - 1))
+        joints.append((n * x.T @ x / len(x) - mean[which]) / (n - 1))
         tails.append(mean)
     joints, tails = np.array(joints), np.array(tails)
     mean = tails.mean(axis=0)
     away = joints - tails[:, :, None] * mean - mean[:, None] * tails[:, None, :]  # linear in each replication
-    spread = student.ppf(0.975, replications - 1) / math.sqrt(replications)
-    return Estimate(joints.mean(axis=0) - np.outer(mean, mean), spread * away.std(axis=0, ddof=1))
-
-
-def simulate_near_fixed_point(n_servers, service, load, w, *, duration, snapshots=8, replications=8, seed=None):
-    """Simulate JIQ from independent servers of law ``x*`` instead of from an empty system.
-
-    A heavy tail fills an empty system slowly: after a time ``t`` the profile is still ``load * residual_tail(w + t)``
-    short of ``x*`` (Lemma 5), however many servers there are.
-
-    Parameters
-    ----------
-    n_servers : int >= 1
-    service, load, w
-        As in :func:`fluid_path`.
-    duration : float > 0
-        Mean service times to run; the first half is dropped.
-    snapshots, replications : int >= 2
-        Instants of the second half at which a replication's profile is taken.
-    seed : int >= 0 or None
-
-    Returns
-    -------
-    dict
-        ``wait_probability``, ``mean_wait`` and ``profile``, Estimates with 95 % half-widths (Student). Where no wait
-        was seen, the half-width of the first is 3.7 / arrivals (97.5 %, if waits came independently), and of the second
-        as much, as if each wait took a mean service time.
-    """
-    load, n = _checked(service, load), policies.whole(n_servers, "n_servers")
-    w, replications = laws.vector(w, "w") / service.mean, policies.whole(replications, "replications", 2)
-    if not 0.0 < duration < math.inf:
-        raise ValueError(f"duration must be a positive finite number, not {duration!r}")
-    snapshots = policies.whole(snapshots, "snapshots", 2)
-    packed = service.stretched(1 / service.mean).packed
-    grid = np.append(0.0, np.geomspace(1e-6, 1e12, 20_000))
-    tail = service.residual_tail(service.mean * grid)
-    profiles, sums = [], []
-    for stream, other in streams.states(streams.resolve_seed(seed), 2 * replications).reshape(replications, 2, -1):
-        rng = np.random.default_rng(other)
-        work = np.interp(-rng.random(n), -tail, grid) * (rng.random(n) < load)
-        system = _System(work, packed, load * n, stream)
-        profiles.append(_stationary(system, duration, snapshots, load * n, w).mean(axis=0))
-        sums.append([system.sums[calendar_queue.COLUMNS.index(name)] for name in ("waited", "wait", "served")])
-    waited, wait, served = np.array(sums).T
-    least = 0.0 if waited.any() else 3.7 / served.sum()
-    return {
-        "wait_probability": _over_replications(waited / served, least),
-        "mean_wait": _over_replications(service.mean * wait / served, service.mean * least),
-        "profile": _over_replications(np.array(profiles)),
-    }
-
-
-def _stationary(system, duration, snapshots, rate, w):
-    """Drop half of `duration`; return the profile before equally many arrivals of the rest, shape (snapshots, m).
-
-    Poisson arrivals find time averages.
-    """
-    system.serve(max(1, int(duration * rate / 2)))
-    system.sums[:] = 0.0
-    profiles = np.empty((snapshots, w.size))
-    for row in profiles:
-        before, now = system.serve(max(1, int(duration * rate / 2 / snapshots)))
-        row[:] = _profile_of(np.sort(before - now), w)
-    return profiles
+    return Estimate(joints.mean(axis=0) - np.outer(mean, mean), _over_replications(away).half_width)
 
 
 def _over_replications(values, least=0.0):
@@ -469,42 +469,60 @@ def _over_replications(values, least=0.0):
     return Estimate(value, half_width) if np.ndim(value) else Estimate(float(value), float(half_width))
 
 
+def _systems(n, service, load, replications, seed, start=None):
+    """Yield replications that start from work in mean service times, by default that of infinitely many servers."""
+    replications = policies.whole(replications, "replications", 2)
+    scale = np.append(0.0, np.geomspace(1e-6, 1e12, 20_000))
+    tail = service.residual_tail(service.mean * scale)
+
+    def infinitely_many(rng):
+        work = np.zeros(n)
+        busy = min(n, rng.poisson(load * n))
+        work[:busy] = np.interp(-rng.random(busy), -tail, scale)
+        return work
+
+    packed, seeds = service.stretched(1 / service.mean).packed, streams.states(streams.resolve_seed(seed), replications)
+    for stream in seeds:
+        rng = np.random.default_rng([*stream, 1])
+        yield _System((start or infinitely_many)(rng), packed, load * n, stream)
+
+
+@kernel
+def _file_all(empty_at, slots, following, head):
+    """File every server that has work in the calendar."""
+    for i in range(empty_at.size):
+        if empty_at[i] > 0.0:
+            calendar_queue.file(i, empty_at[i], slots, following, head)
+
+
 class _System:
     """One replication of JIQ, started from given work."""
 
     def __init__(self, work, service, rate, stream):
-        n = work.size
-        slots = calendar_queue.slots_per_unit(n)
-        self._state = calendar_queue.new_state(n, stream)
+        slots = calendar_queue.slots_per_unit(work.size)
+        self._state = calendar_queue.new_state(work.size, stream)
         _, self._clock, place, (self._empty_at, _), (following, idle), head = self._state
         self._empty_at[:] = work
         _file_all(self._empty_at, slots, following, head)
         free = np.flatnonzero(work == 0.0)
         idle[: free.size], place[1] = free, free.size
-        settings = calendar_queue.IDLE_FIRST, rate, slots, np.empty(0), np.empty(0)
+        self._settings = calendar_queue.IDLE_FIRST, rate, slots, np.empty(0), np.empty(0), _EDGES
         self._laws = True, laws.exponential(1 / rate).packed, service
-        self._settings, self.sums = settings, np.zeros(len(calendar_queue.COLUMNS))
-        self._rate = rate
+        self._rate, self.sums = rate, np.zeros(len(calendar_queue.COLUMNS) + _EDGES.size)
 
     def serve(self, arrivals):
-        """Serve some arrivals; return when each server would be empty before the last of them, and its time."""
-        if arrivals > 1:
-            calendar_queue.idle_or_busy_kernel(arrivals - 1, *self._laws, self._settings, self._state, self.sums)
-        before = self._empty_at.copy()
-        calendar_queue.idle_or_busy_kernel(1, *self._laws, self._settings, self._state, self.sums)
-        return before, self._clock[0]
+        """Serve some arrivals."""
+        calendar_queue.idle_or_busy_kernel(arrivals, *self._laws, self._settings, self._state, self.sums)
 
-    def work_at(self, time):
-        """Serve all arrivals up to a time; return the sorted work of the servers then, negative for idle time."""
+    def profile(self, time, w):
+        """Serve all arrivals up to a time; return the fraction of servers with more work than each of `w` then."""
         before = self._empty_at.copy()
         while self._clock[0] < time:
             expected = (time - self._clock[0]) * self._rate
-            before, _ = self.serve(max(1, int(expected - 6 * math.sqrt(expected))))
-        return np.sort(before - time)
-
-
-def _profile_of(sorted_work, w):
-    return 1.0 - np.searchsorted(sorted_work, w, side="right") / sorted_work.size
+            self.serve(max(0, int(expected - 6 * math.sqrt(expected)) - 1))
+            before = self._empty_at.copy()
+            self.serve(1)
+        return 1.0 - np.searchsorted(np.sort(before - time), w, side="right") / before.size
 
 
 policies.share_name(__name__)

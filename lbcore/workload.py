@@ -38,7 +38,7 @@ class _Servers:
             threshold, other = draws.alias_table(shares)
             bias = np.concatenate([threshold, np.arange(n), other])
         if self._in_calendar:
-            self._settings = self._rule, self.rate, slots, bias, levels
+            self._settings = self._rule, self.rate, slots, bias, levels, np.empty(0)
         else:
             ones = np.ones(n if policy.function else 0)
             self._settings = self._rule, policy.parameter, self.rate, slots, bias, buffers, ones, levels
