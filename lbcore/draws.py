@@ -88,9 +88,9 @@ def _take_plain(code, p0, p1, p2, words):
     if code == LOGNORMAL:  # mean and standard deviation of the logarithm
         x, words = take_normal(words)
         return math.exp(p0 + p1 * x), words
-    if code == PARETO:  # smallest value, 1 / shape
+    if code == PARETO:  # scale, 1 / shape, shift to the left
         x, words = take_exponential(words)
-        return p0 * math.exp(p1 * x), words
+        return p0 * math.exp(p1 * x) - p2, words
     if code == ERLANG:  # 1 / k, k - 1/3, 1 / sqrt(9 k - 3)
         x, words = _take_gamma(p1, p2, words)
         return p0 * x, words

@@ -1,46 +1,56 @@
 """The pictures of notebook 02: Join-Idle-Queue with general service (paper B)."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from zlib import crc32
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.stats import gamma
 
-from lbcore import explore, jiq, laws, policies, workload
+from lbcore import explore, jbt, jiq, laws, policies, workload
 from lbcore.figures import Board
 from lbcore.records import Estimate
 
+_LATTICE = laws.lattice([0, 1, 5], [0.3, 0.5, 0.2])
 # what the slider "parameter" makes of each family
 FAMILIES = {
     "exponential": lambda p: laws.exponential(),
     "deterministic": lambda p: laws.deterministic(),
     "Erlang, k = parameter": lambda p: laws.erlang(max(1, round(p))),
     "hyperexponential, cv² = parameter ≥ 1": lambda p: laws.hyperexponential(max(1.0, p)),
-    "lognormal, cv² = parameter": lambda p: laws.lognormal(p),
-    "Weibull, shape = parameter": lambda p: laws.weibull(p),
+    "lognormal, cv² = parameter": laws.lognormal,
+    "Weibull, shape = parameter": laws.weibull,
     "uniform": lambda p: laws.uniform(),
     "Pareto, exponent = 1 + parameter": lambda p: laws.pareto(1.0 + p),
-    "lattice on 0, 1, 5": lambda p: laws.lattice([0, 1, 5], [0.3, 0.5, 0.2]),
+    "Lomax, exponent = 1 + parameter": lambda p: laws.lomax(1.0 + p),
+    "lattice on 0, 1, 5": lambda p: _LATTICE,
     "mixture: 90 % constant, 10 % lognormal, cv² = parameter": lambda p: laws.mixture(
         [0.9, 0.1], [laws.deterministic(), laws.lognormal(p, mean=5.0)]
     ),
 }
-SIX = (
-    laws.exponential(),
-    laws.hyperexponential(8),
-    laws.deterministic(),
-    laws.lognormal(4),
-    laws.pareto(1.5),
-    laws.lattice([0, 1, 5], [0.3, 0.5, 0.2]),
-)
+SIX = {
+    "exponential, DHR": laws.exponential(),
+    "hyperexponential(8), DHR": laws.hyperexponential(8),
+    "deterministic": laws.deterministic(),
+    "lognormal(4)": laws.lognormal(4),
+    "Pareto(1.5), infinite variance": laws.pareto(1.5),
+    "lattice on 0, 1, 5": _LATTICE,
+}
 LOADS = (0.3, 0.45, 0.6, 0.8, 0.95)
+SIZES = (1, 2, 10, 30, 100, 300, 1000, 10_000, 100_000, 1_000_000)
 _COLOURS = ("#0072B2", "#009E73", "#E69F00", "#D55E00", "#CC79A7", "#56B4E9")
 _CLASSES = {"Theorem 2": "-", "proved for DHR laws [11]": "--", "conjecture": ":"}
+_LIMIT = {"marker": "v", "markersize": 4.5, "markerfacecolor": "white"}
+_EXACT = {"color": "black", "marker": "D", "markersize": 6.5, "markerfacecolor": "none"}
 _LINEAR = np.linspace(0.0, 6.0, 61)
-_LOG = np.geomspace(0.02, 1000.0, 70)
-_WORK = np.union1d(_LINEAR, _LOG)
-_FEW = np.array([0, 0.1, 0.3, 0.6, 1, 1.5, 2, 3, 4, 6, 9, 14, 20, 30, 60])  # levels for the sup distance
-_SIZES = (10, 100, 1000, 10_000, 100_000, 1_000_000)
+_WORK = np.union1d(_LINEAR, np.geomspace(0.02, 1000.0, 70))
+
+
+@lru_cache(maxsize=64)
+def _law(family, parameter):
+    """Return a law of `FAMILIES`; one that is a law already stays."""
+    return family if isinstance(family, laws.Law) else FAMILIES[family](parameter)
 
 
 def proved_by(law, load):
@@ -51,23 +61,50 @@ def proved_by(law, load):
 
 
 @lru_cache(maxsize=64)
-def _law(family, parameter):
-    return FAMILIES[family](parameter)
-
-
-def _law_controls():
-    return {
-        "family": explore.choice("service law", list(FAMILIES)),
-        "parameter": explore.log_slider("its parameter", 2.0, 0.3, 20.0),
-    }
-
-
-@lru_cache(maxsize=32)
 def _theory(law, load):
     """Return x* and x** (and its proved error) at `_WORK`."""
-    tail = jiq.workload_tail(law, load, _WORK * law.mean, tolerance=1e-5)
+    tail = jiq.workload_tail(law, load, _WORK * law.mean, tolerance=1e-3)
     cycle = load * (1 - load)
     return jiq.fixed_point(law, load, _WORK * law.mean), tail.tail / cycle, tail.error / cycle
+
+
+def _explorer(name, compute, draw, panels, *, load=0.8, n=None, law=True, aspect=0.9, **more):
+    """Return an explorer with sliders for the load, for n (start, lowest, highest), for the law, and `more`."""
+    controls = {"load": explore.real_slider("load λ", load, 0.02, 0.98)}
+    if n:
+        controls["n"] = explore.log_slider("servers n", *n)
+    if law:
+        controls["family"] = explore.choice("service law", list(FAMILIES))
+        controls["parameter"] = explore.log_slider("its parameter", 2.0, 0.3, 20.0)
+    return explore.Explorer(f"jiq-{name}", controls | more, compute, draw, [panels], aspect=aspect)
+
+
+def _figure(compute, draw, panels, *values, aspect=0.9):
+    """Return the static figure of an explorer's last result."""
+    *_, result = compute(*values)
+    return Board([panels], aspect=aspect).draw(draw, result)
+
+
+def _axes(panel, title, xlabel, ylabel, x, y, log=""):
+    """Describe a panel; `x` and `y` are its limits, `log` names its logarithmic axes."""
+    panel.describe(title, xlabel, ylabel, **{f"{axis}scale": "log" for axis in log})
+    panel.axes.set_autoscale_on(False)
+    panel.limits(x, y, now=True)
+
+
+def _curve(panel, label, x, estimate, chosen=..., role="simulation"):
+    """Draw an Estimate with its band; None, and what is not known, leaves room for it."""
+    value, half = np.full((2, len(x)), math.nan)
+    if estimate is not None:
+        value, half = estimate.value[chosen], np.minimum(estimate.half_width[chosen], 1.0)
+    panel.line(label, x, np.where(value > 0.0, value, math.nan), role)
+    panel.band(label, x, np.maximum(value - half, 1e-12), value + half, role)
+
+
+def _number(estimate):
+    if estimate.value == 0.0:
+        return f"0 seen, < {estimate.high:.1g}"
+    return f"{estimate.value:.3g} ± {estimate.half_width:.1g}"
 
 
 # ---- the fixed point ---------------------------------------------------------------------------------------
@@ -77,269 +114,180 @@ ARRIVALS = {
     "renewal, Erlang(4)": laws.erlang(4),
     "renewal, hyperexponential(4)": laws.hyperexponential(4),
 }
-BUFFERS = {"infinite": None, "2 jobs at every server": 2, "1 at half, infinite at half": "half"}
-BIAS = {"none": None, "half of the servers chosen 3 times as often": "half"}
-
-
-def _switched(n, arrivals, buffers, bias):
-    """Return the options of simulate_workload for the generalisations of Section 6."""
-    first = np.arange(n) < (n + 1) // 2
-    limits = {None: None, 2: 2, "half": np.where(first, 1, 1 << 30)}[BUFFERS[buffers]]
-    return {
-        "interarrival": ARRIVALS[arrivals],
-        "buffers": limits,
-        "bias": None if BIAS[bias] is None else np.where(first, 3.0, 1.0),
-    }
-
-
-def _profiles(law, load, n, **options):
-    """Yield simulations of JIQ with the profile at `_WORK`, ever better."""
-    arrivals = 3_000_000 + 40 * n
-    replications = 16 if n <= 10_000 else 4
-    run = workload.simulate_workload(
-        n, load, policies.jiq(), law, work=_WORK * law.mean, arrivals=arrivals, replications=replications, seed=1,
-        live=True, **options,
-    )  # fmt: skip
-    yield from run
+BUFFERS = ("infinite", "2 jobs at every server", "1 at half, infinite at half")
+BIAS = ("none", "half of the servers chosen 3 times as often")
 
 
 def _fixed_point(load, n, family, parameter, arrivals, buffers, bias):
     law, n = _law(family, parameter), round(n)
-    found = {"law": law, "load": load, "n": n, "theory": _theory(law, load), "plain": buffers == "infinite"}
-    found["plain"] &= arrivals == "Poisson"
-    yield found | {"simulation": None}
-    for simulation in _profiles(law, load, n, **_switched(n, arrivals, buffers, bias)):
+    plain = (arrivals, buffers) == ("Poisson", BUFFERS[0])
+    found = {"law": law, "load": load, "n": n, "theory": _theory(law, load), "plain": plain, "simulation": None}
+    yield found
+    first = np.arange(n) < (n + 1) // 2
+    for simulation in workload.simulate_workload(
+        n, load, policies.jiq(), law, work=_WORK * law.mean, seed=1, live=True,
+        arrivals=3_000_000 + 40 * n, replications=16 if n <= 10_000 else 4, interarrival=ARRIVALS[arrivals],
+        buffers=(None, 2, np.where(first, 1, 1 << 30))[BUFFERS.index(buffers)],
+        bias=(None, np.where(first, 3.0, 1.0))[BIAS.index(bias)],
+    ):  # fmt: skip
         yield found | {"simulation": simulation}
 
 
 def draw_fixed_point(board, result):
     """Draw x*, the bound x** and the simulated mean profile with its band, on linear and on logarithmic axes."""
     law, load, n, simulation = (result[name] for name in ("law", "load", "n", "simulation"))
-    star, bound, _ = result["theory"]
-    for name, title, scales, chosen in (
-        ("linear", "Fixed point, bound, simulation", {}, np.isin(_WORK, _LINEAR)),
-        ("tail", "The same, tails", {"xscale": "log", "yscale": "log"}, _WORK > 0.0),
-    ):
+    star, bound, error = result["theory"]
+    for name, title, x, y, log, chosen in (
+        ("linear", "Fixed point, bound, simulation", (0, 6), (0, 1.0 if load > 0.5 else 0.6), "",
+         np.isin(_WORK, _LINEAR)),
+        ("tail", "The same, tails", (0.02, 1000), (1e-7, 30), "xy", _WORK > 0.0),
+    ):  # fmt: skip
         panel, w = board[name], _WORK[chosen]
-        panel.describe(title, "$w$ (mean service times)", "fraction of servers with work $> w$", **scales)
+        _axes(panel, title, "$w$ (mean service times)", "fraction of servers with work $> w$", x, y, log)
         panel.line("$x^{**}_w$: bound for every n (Lemma 4)", w, bound[chosen], "other")
-        profile, half_width = _shown(simulation, chosen)
-        panel.line("mean of $x^n_w$, simulated (95 %)", w, profile, "simulation")
-        low, high = np.maximum(profile - half_width, 1e-12), profile + half_width
-        panel.band("mean of $x^n_w$, simulated (95 %)", w, low, high)
+        _curve(panel, "mean of $x^n_w$, simulated (95 %)", w, simulation and simulation.profile, chosen)
         panel.line("$x^*_w$: limit, n → ∞", w, star[chosen], "limit")
-    board["linear"].limits(x=(0.0, 6.0), y=(0.0, 1.0 if load > 0.5 else 0.6), now=True)
-    board["tail"].limits(x=(_LOG[0], _LOG[-1]), y=(1e-7, 30.0), now=True)
     board["linear"].legend("upper right")
-    about = "simulating ..." if simulation is None else f"P(wait) = {_number(simulation.wait_probability)}"
-    if simulation is not None and not simulation.believable:
-        about += "; short run"
+    about, lost = "simulating ...", ""
+    if simulation is not None:
+        about = f"P(wait) = {_number(simulation.wait_probability)}{'' if simulation.believable else '; short run'}"
+        lost = f"; lost {_number(simulation.lost)}" if "lost" in simulation.estimates else ""
     board["linear"].note(f"{law}, λ = {load:.3g}, n = {n}\n{proved_by(law, load)}\n{about}", x=0.97, y=0.45)
-    lost = getattr(simulation, "lost", None) if simulation is not None else None
-    board["tail"].note("" if result["plain"] else "bound not proved here" + (f"; lost {_number(lost)}" if lost else ""))
+    status = f"bound drawn within {error.max():.1g}" if result["plain"] else "bound not proved here"
+    board["tail"].note(status + lost, x=0.03, y=0.03)
 
 
-def _number(estimate):
-    if estimate.value == 0.0:
-        return f"0 seen, < {estimate.high:.1g}"
-    return f"{estimate.value:.3g} ± {estimate.half_width:.1g}"
-
-
-def _shown(simulation, chosen):
-    if simulation is None:
-        return np.full(chosen.sum(), math.nan), np.full(chosen.sum(), math.nan)
-    return simulation.profile.value[chosen], np.minimum(simulation.profile.half_width[chosen], 1.0)
-
-
-def fixed_point_figure(law, load=0.8, n=10, **options):
+def fixed_point_figure(law, load=0.8, n=10):
     """Return the static figure of `draw_fixed_point`."""
-    simulation = workload.simulate_workload(
-        n, load, policies.jiq(), law, work=_WORK * law.mean, arrivals=2_000_000, seed=1, progress=False, **options
-    )
-    result = {"law": law, "load": load, "n": n, "theory": _theory(law, load), "plain": True, "simulation": simulation}
-    return Board([["linear", "tail"]]).draw(draw_fixed_point, result)
+    values = load, n, law, None, "Poisson", BUFFERS[0], BIAS[0]
+    return _figure(_fixed_point, draw_fixed_point, ["linear", "tail"], *values, aspect=0.66)
 
 
 def explore_fixed_point():
     """Explore fixed point, bound and simulated profile, with the switches of Section 6."""
-    return explore.Explorer(
-        "jiq-fixed-point",
-        {
-            "load": explore.real_slider("load λ", 0.8, 0.02, 0.98),
-            "n": explore.log_slider("servers n", 10, 1, 1_000_000),
-            **_law_controls(),
-            "arrivals": explore.choice("arrivals (§6)", list(ARRIVALS)),
-            "buffers": explore.choice("buffers (§6)", list(BUFFERS)),
-            "bias": explore.choice("bias if all busy (§6)", list(BIAS)),
-        },
-        _fixed_point,
-        draw_fixed_point,
-        [["linear", "tail"]],
-    )
+    return _explorer(
+        "fixed-point", _fixed_point, draw_fixed_point, ["linear", "tail"], n=(10, 1, 1_000_000), aspect=0.66,
+        arrivals=explore.choice("arrivals (§6)", list(ARRIVALS)),
+        buffers=explore.choice("buffers (§6)", BUFFERS),
+        bias=explore.choice("bias if all busy (§6)", BIAS),
+    )  # fmt: skip
 
 
 # ---- convergence -------------------------------------------------------------------------------------------
 
-
-def sup_distance(law, load, profile, replications):
-    """Return value, low and high of the sup distance of a mean profile from x*, over the levels `_FEW`.
-
-    The intervals of the levels are widened to hold together (Bonferroni), as a supremum is taken.
-    """
-    together = student.ppf(1 - 0.025 / len(_FEW), replications - 1) / student.ppf(0.975, replications - 1)
-    away, half_width = abs(profile.value - jiq.fixed_point(law, load, _FEW * law.mean)), together * profile.half_width
-    return float(away.max()), float(np.max(np.maximum(away - half_width, 0.0))), float(np.max(away + half_width))
+QUANTITIES = {
+    "wait": ("P(arrival waits)", (1e-6, 2.0)),
+    "distance": ("largest $E x^n_w - x^*_w$", (1e-6, 2.0)),
+    "mean": ("mean wait (mean service times)", (1e-6, 100.0)),
+}
 
 
 @lru_cache(maxsize=1024)
-def measured(law, load, n, arrivals=2_000_000):
+def measured(law, load, n, arrivals=1_000_000):
     """Return P(wait), distance and mean wait, rows of (value, low, high), of JIQ with `n` servers, simulated.
 
-    Runs start from independent servers of law x*, last at least 3 service times, and drop their first half.
+    Each case has its own seed, so that errors of neighbouring points are independent. The distance is the largest of
+    ``E x^n_w - x*_w``, over the levels `_WORK`. Its interval ends at the largest ends of theirs: exact for a long run,
+    as these levels move together near the largest.
     """
-    replications = 8
+    replications = 8 if n < 100_000 else 2
     found = jiq.simulate_near_fixed_point(
-        n, law, load, _FEW * law.mean, seed=1, replications=replications,
-        duration=max(3.0, arrivals / (replications * load * n)), snapshots=int(np.clip(20_000 / n, 8, 400)),
+        n, law, load, _WORK * law.mean, seed=crc32(f"{law}, {load}, {n}".encode()), replications=replications,
+        duration=max(1.0, (1 + 1 / n) * arrivals / (replications * load * n)),
     )  # fmt: skip
-    waits = [(e.value, max(e.low, 0.0), e.high) for e in (found["wait_probability"], found["mean_wait"])]
-    return np.array([waits[0], sup_distance(law, load, found["profile"], replications), waits[1]])
+    estimates = (found[name] for name in ("wait_probability", "excess", "mean_wait"))
+    return np.array([[np.max(part) for part in (e.value, e.low, e.high)] for e in estimates])
 
 
+@lru_cache(maxsize=64)
 def exact_points(law, load):
-    """Return what is known exactly, by n: (P(wait), distance, mean wait), nan where unknown.
+    """Return what is known exactly, by n: (P(wait), distance, mean wait).
 
-    One server is M/G/1 (Pollaczek, Khinchine); for two servers and exponential service the mean wait has a closed
-    form, proved in notebook 01 and not in the paper.
+    One server is M/G/1 (Pollaczek and Khinchine). The law of two with exponential service was solved in notebook 01;
+    a server with k jobs has Erlang(k) work.
     """
-    away = jiq.workload_tail(law, load, _WORK * law.mean, tolerance=1e-6).tail - jiq.fixed_point(
-        law, load, _WORK * law.mean
-    )
-    points = {1: (load, float(np.max(abs(away))), load * (1 + law.cv2) / (2 * (1 - load)))}
-    if str(law) == "exponential()":
-        points[2] = (math.nan, math.nan, 2 * load**2 / ((1 - load) * (1 + 2 * load)))
+    star, bound, _ = _theory(law, load)
+    away = load * (1 - load) * bound - star
+    points = {1: (load, float(away.max()), load * (1 + law.cv2) / (2 * (1 - load)))}
+    if law.name == "exponential()":
+        two = jbt.two_server_law(2 - 2 * load, 1, tolerance=1e-9)
+        queue = two.marginals[1:]
+        away = queue @ gamma.sf(_LINEAR, np.arange(1, queue.size + 1)[:, None]) - load * np.exp(-_LINEAR)
+        both = 1 - 2 * two.marginals[0] + two.empty_row[0]
+        points[2] = (float(both), float(away.max()), two.mean_wait)
     return points
 
 
-def _draw_series(panel, label, n, rows, colour, style):
+def _draw_series(panel, label, n, rows, **look):
     """Draw values as a line, and the upper limits where the interval reaches 0."""
-    value, low, high = np.array(rows).T
+    n, (value, low, high) = np.array(n, float), np.array(rows).T
     seen = low > 1e-3 * value  # below, the interval reaches 0 for all that can be seen
-    x = np.array(n, float)
-    panel.line(label, x[seen], value[seen], color=colour, linestyle=style, marker="o", markersize=3.5, linewidth=1.4)
-    panel.band(label, x[seen], low[seen], high[seen], "wall")
-    panel.points(
-        f"{label}, upper limit",
-        x[~seen],
-        high[~seen],
-        color=colour,
-        marker="v",
-        markersize=4.5,
-        markerfacecolor="white",
-    )
+    panel.line(label, n[seen], value[seen], marker="o", markersize=3.5, linewidth=1.4, **look)
+    panel.band(label, n[seen], low[seen], high[seen], "wall")
+    panel.points(f"{label}, upper limit", n[~seen], high[~seen], color=look["color"], **_LIMIT)
 
 
-def draw_convergence(board, result):
-    """Draw one quantity against n for six laws and five loads: one panel a law, one colour a load."""
-    which = ("wait", "distance").index(result["which"])
-    ylabel = ("P(arrival waits)", "largest $|E x^n_w - x^*_w|$")[which]
-    for k, law in enumerate(SIX):
-        panel = board[str(k)]
-        name = "lattice on 0, 1, 5" if k == 5 else str(law)
-        panel.describe(
-            f"{name}{', DHR' if law.decreasing_hazard_rate else ''}", "$n$", ylabel, xscale="log", yscale="log"
-        )
+def convergence_figure(which="wait", sizes=SIZES):
+    """Return a static figure of one of `QUANTITIES` against n: one panel a law, one colour a load."""
+    board = Board([["0", "1", "2"], ["3", "4", "5"]], aspect=0.9)
+    cases = [(law, load, n) for n in sizes[::-1] for law in SIX.values() for load in LOADS]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda case: measured(*case), cases))
+    k, (ylabel, y) = list(QUANTITIES).index(which), QUANTITIES[which]
+    for panel, (name, law) in zip(board.panels.values(), SIX.items(), strict=True):
+        _axes(panel, name, "$n$", ylabel, (0.7, 2e6), y, "xy")
         for load, colour in zip(LOADS, _COLOURS, strict=False):
-            rows = [measured(law, load, n)[which] for n in result["sizes"]]
-            _draw_series(panel, f"λ = {load}", result["sizes"], rows, colour, _CLASSES[proved_by(law, load)])
-            exact = exact_points(law, load)[1][which]
-            panel.points(f"exact, n = 1, λ = {load}", [1], [exact], color=colour, marker="D", markersize=4)
-        panel.limits(x=(0.7, 1.6 * result["sizes"][-1]), y=((1e-7, 2.0), (1e-4, 2.0))[which], now=True)
-    _key(board)
-
-
-def _key(board):
-    """Put one legend below all panels: the loads, the three classes, the kinds of points."""
-    panel = board["0"]
+            style = _CLASSES[proved_by(law, load)]
+            rows = [measured(law, load, n)[k] for n in sizes]
+            _draw_series(panel, f"λ = {load}", sizes, rows, color=colour, linestyle=style)
+            points = exact_points(law, load)
+            panel.points(f"λ = {load}, exact", list(points), [p[k] for p in points.values()], **_EXACT)
     for name, style in _CLASSES.items():
         panel.line(name, [], [], "wall", linestyle=style, color="black")
-    panel.points("upper limit (95 %)", [], [], color="black", marker="v", markerfacecolor="white")
-    panel.points("exact, n = 1", [], [], color="black", marker="D", markersize=4)
-    names = [*(f"λ = {load}" for load in LOADS), *_CLASSES, "upper limit (95 %)", "exact, n = 1"]
-    handles = [panel._artists[name] for name in names]
-    board.figure.legend(handles, names, loc="outside lower center", ncols=5, frameon=False, fontsize=0.85 * board.font)
-
-
-def convergence_figure(which="wait", sizes=_SIZES[:-1]):
-    """Return a static figure: ``which`` is "wait" or "distance"."""
-    board = Board([["0", "1", "2"], ["3", "4", "5"]], aspect=0.9)
-    return board.draw(draw_convergence, {"which": which, "sizes": sizes})
+    panel.points("upper limit (95 %)", [], [], color="black", **_LIMIT)
+    panel.points("exact (n = 1, 2)", [], [], **_EXACT)
+    shown = {text: line for line, text in zip(*panel.axes.get_legend_handles_labels(), strict=True)}
+    names = [*(f"λ = {load}" for load in LOADS), *_CLASSES, "upper limit (95 %)", "exact (n = 1, 2)"]
+    look = {"ncols": 5, "frameon": False, "fontsize": 0.85 * board.font}
+    board.figure.legend([shown[name] for name in names], names, loc="outside lower center", **look)
+    return board
 
 
 def _convergence(load, family, parameter):
-    law = _law(family, parameter)
+    law, rows = _law(family, parameter), {}
     found = {"law": law, "load": load, "exact": exact_points(law, load)}
-    sizes, rows = [], []
-    for arrivals in (60_000, 2_000_000):
-        for n in (1, 2, *_SIZES):
-            if n > 10_000 and arrivals < 2_000_000:
-                continue
-            row = measured(law, load, n, arrivals)
-            if n in sizes:
-                rows[sizes.index(n)] = row
-            else:
-                sizes.append(n)
-                rows.append(row)
-            yield found | {"sizes": tuple(sizes), "rows": np.array(rows)}
+    for arrivals in (60_000, 1_000_000):
+        for n in SIZES:
+            if n <= 1000 or arrivals > 60_000:
+                rows[n] = measured(law, load, n, arrivals)
+                yield found | {"rows": dict(rows)}
 
 
-def draw_one_convergence(board, result):
+def draw_convergence(board, result):
     """Draw P(wait), the sup distance and the mean wait against n, with exact points for one and two servers."""
-    law, load = result["law"], result["load"]
-    style, exact = _CLASSES[proved_by(law, load)], result["exact"]
-    for k, (name, title, ylabel) in enumerate((
-        ("wait", "P(wait)", "P(arrival waits)"),
-        ("distance", "Distance of the mean profile", "largest $|E x^n_w - x^*_w|$"),
-        ("mean", "Mean wait", "mean service times"),
-    )):  # fmt: skip
+    law, load, exact = result["law"], result["load"], result["exact"]
+    style = _CLASSES[proved_by(law, load)]
+    for k, (name, (ylabel, y)) in enumerate(QUANTITIES.items()):
         panel = board[name]
-        panel.describe(title, "$n$", ylabel, xscale="log", yscale="log")
-        rows = result["rows"][:, k]
-        if name == "mean" and math.isinf(law.cv2):
-            rows = np.full_like(rows, math.nan)
-        _draw_series(panel, "simulated", result["sizes"], rows, _COLOURS[4], style)
-        known = [(n, row[k]) for n, row in exact.items() if math.isfinite(row[k])]
-        x, y = np.array(known).reshape(-1, 2).T
-        panel.points(
-            "exact",
-            x,
-            y,
-            color=_COLOURS[0],
-            marker="D",
-            markersize=7,
-            markerfacecolor="none",
-        )
-        panel.limits(x=(0.7, 2e6), y=((1e-10, 2.0), (1e-5, 2.0), (1e-10, 100.0))[k], now=True)
-    board["wait"].legend("lower left")
-    board["distance"].note(f"{law}, λ = {load:.3g}\n{proved_by(law, load)}", x=0.97, y=0.95)
+        title = ("P(wait)", "Distance of the mean profile", "Mean wait")[k]
+        _axes(panel, title, "$n$", ylabel, (0.7, 2e6), y, "xy")
+        unknown = math.nan if name == "mean" and math.isinf(law.cv2) else 1.0
+        rows = [unknown * row[k] for row in result["rows"].values()]
+        _draw_series(panel, "simulated (95 %)", list(result["rows"]), rows, color=_COLOURS[4], linestyle=style)
+        panel.points("exact", list(exact), [unknown * p[k] for p in exact.values()], **_EXACT)
+    board["wait"].legend("upper right")
+    board["distance"].note(f"{law}\nλ = {load:.3g}\n{proved_by(law, load)}", x=0.97, y=0.95)
     board["mean"].note("infinite for every n: not shown" if math.isinf(law.cv2) else "", x=0.97, y=0.95)
 
 
 def explore_convergence():
     """Explore how fast a finite system gets close to the fixed point, for one law and load."""
-    return explore.Explorer(
-        "jiq-convergence",
-        {"load": explore.real_slider("load λ", 0.8, 0.02, 0.98), **_law_controls()},
-        _convergence,
-        draw_one_convergence,
-        [["wait", "distance", "mean"]],
-        aspect=0.9,
-    )
+    return _explorer("convergence", _convergence, draw_convergence, list(QUANTITIES))
 
 
 # ---- fluid paths -------------------------------------------------------------------------------------------
 
-# name -> fractions of servers and their work
+# name -> fractions of servers and their work; None: work spread evenly over 0 to 4
 STATES = {
     "all busy, equal work 2": [(1.0, 2.0)],
     "half overloaded: 0.5 and 8": [(0.5, 0.5), (0.5, 8.0)],
@@ -353,20 +301,18 @@ _LEVELS = np.linspace(0.0, 8.5, 137)
 
 def initial_profile(state):
     """Return the profile ``x_w`` of one of `STATES`, as a function of arrays."""
-    atoms = STATES[state]
-    if atoms is None:
+    if STATES[state] is None:
         return lambda w: np.maximum(1.0 - w / 4.0, 0.0)
-    return lambda w: sum(share * (w < work) for share, work in atoms) + 0.0 * w
+    return lambda w: sum(share * (w < work) for share, work in STATES[state]) + 0.0 * w
 
 
 def initial_work(state, n):
     """Return the work of each of `n` servers in one of `STATES`."""
     places = (np.arange(n) + 0.5) / n
-    atoms = STATES[state]
-    if atoms is None:
+    if STATES[state] is None:
         return 4.0 * places
-    ends = np.cumsum([share for share, _ in atoms])
-    return np.array([work for _, work in atoms])[np.searchsorted(ends, places)]
+    shares, work = np.array(STATES[state]).T
+    return work[np.searchsorted(np.cumsum(shares), places)]
 
 
 def lemmas(state, load):
@@ -381,15 +327,7 @@ def lemmas(state, load):
 
 @lru_cache(maxsize=64)
 def _fluid(law, load, state):
-    return jiq.fluid_path(law, load, initial_profile(state), _TIMES, _LEVELS)
-
-
-def _fluid_result(load, family, parameter, state, row):
-    law = _law(family, parameter)
-    found = {"law": law, "load": load, "state": state, "row": row, "path": _fluid(law, load, state), "simulated": None}
-    yield found
-    for replications in (4, 16):
-        yield found | {"simulated": _simulated_path(law, load, state, replications)}
+    return jiq.fluid_path(law, load, initial_profile(state), _TIMES, _LEVELS, step=1 / 32)
 
 
 @lru_cache(maxsize=64)
@@ -398,128 +336,129 @@ def _simulated_path(law, load, state, replications):
     return jiq.simulate_path(work, law, load, _TIMES[1:], _LEVELS, replications=replications, seed=1)
 
 
+def _fluid_result(load, family, parameter, state, row):
+    law = _law(family, parameter)
+    found = {"law": law, "load": load, "state": state, "row": row, "path": _fluid(law, load, state)}
+    yield found | {"simulated": None}
+    for replications in (4, 16):
+        yield found | {"simulated": _simulated_path(law, load, state, replications)}
+
+
 def draw_fluid(board, result):
     """Draw the distance to x* and the busy fraction against time, and the profile at one time."""
     law, load, path, row, simulated = (result[name] for name in ("law", "load", "path", "row", "simulated"))
-    star = jiq.fixed_point(law, load, _LEVELS)
-    blank = np.full((len(_TIMES), len(_LEVELS)), math.nan)
-    value, half_width = blank.copy(), blank.copy()
-    if simulated is not None:
-        value[1:], half_width[1:] = simulated.value, simulated.half_width
+    star, label = jiq.fixed_point(law, load, _LEVELS), "simulated mean, n = 10⁴ (95 %)"
+    if simulated is not None:  # time 0 is known
+        simulated = Estimate(*(np.insert(a, 0, np.nan, axis=0) for a in (simulated.value, simulated.half_width)))
     panel = board["distance"]
-    panel.describe("Distance to the fixed point", "$t$", "largest $|x_w(t) - x^*_w|$", yscale="log")
-    away, noisy = np.max(abs(path.profile - star), axis=1), np.max(abs(value - star), axis=1)
-    panel.line("mean of simulated paths, n = 10⁴", _TIMES, noisy, "simulation")
-    panel.line("fluid path (beyond the paper)", _TIMES, np.maximum(away, 1e-12), "exact")
-    panel.line("this time", [_TIMES[row]] * 2, [1e-9, 10.0], "wall")
-    panel.limits(x=(0.0, _TIMES[-1]), y=(1e-4, 200.0), now=True)
+    _axes(panel, "Distance to the fixed point", "$t$", "largest $|x_w(t) - x^*_w|$", (0, 16), (1e-4, 200), "y")
+    away = np.max(abs(path.profile - star), axis=1)
+    panel.line("fluid path (heuristic)", _TIMES, np.maximum(away, 1e-12))
+    away = np.full(len(_TIMES), math.nan) if simulated is None else np.max(abs(simulated.value - star), axis=1)
+    panel.line("simulated mean, n = 10⁴", _TIMES, away, "simulation")
+    panel.line("time of the slider", [_TIMES[row]] * 2, [1e-9, 3.0], "wall")
     panel = board["busy"]
-    panel.describe("Busy fraction", "$t$", "$x_0(t)$")
-    panel.line("mean of $x^n_0$, n = 10⁴ (95 %)", _TIMES, value[:, 0], "simulation")
-    panel.band(
-        "mean of $x^n_0$, n = 10⁴ (95 %)", _TIMES, value[:, 0] - half_width[:, 0], value[:, 0] + half_width[:, 0]
-    )
-    panel.line("fluid path", _TIMES, path.profile[:, 0], "exact")
+    _axes(panel, "Busy fraction", "$t$", "$x_0(t)$", (0, 16), (0, 1.6))
+    panel.line("fluid path", _TIMES, path.profile[:, 0])
+    _curve(panel, label, _TIMES, simulated, np.s_[:, 0])
     panel.line("λ", _TIMES, load + 0 * _TIMES, "limit")
-    panel.limits(x=(0.0, _TIMES[-1]), y=(0.0, 1.6), now=True)
+    panel.note(lemmas(result["state"], load), x=0.97, y=0.02)
     panel = board["profile"]
-    panel.describe("Profile at the time of the slider", "$w$", "$x_w(t)$")
-    panel.line("simulated, n = 10⁴ (95 %)", _LEVELS, value[row], "simulation")
-    panel.band("simulated, n = 10⁴ (95 %)", _LEVELS, value[row] - half_width[row], value[row] + half_width[row])
-    panel.line("fluid path", _LEVELS, path.profile[row], "exact")
+    _axes(panel, "Profile at the time of the slider", "$w$", "$x_w(t)$", (0, 8.5), (0, 1.6))
+    panel.line("fluid path", _LEVELS, path.profile[row])
+    _curve(panel, label, _LEVELS, simulated, row)
     panel.line("$x^*$", _LEVELS, star, "limit")
-    panel.limits(x=(0.0, _LEVELS[-1]), y=(0.0, 1.6), now=True)
-    panel.note(f"t = {_TIMES[row]:.4g}\ngrid error ≲ {path.error:.1g}", x=0.97, y=0.55)
-    board["busy"].note(lemmas(result["state"], load), x=0.97, y=0.02)
-    for name in ("distance", "busy", "profile"):
-        board[name].legend("upper right")
+    panel.note(f"{law}, λ = {load:.3g}\nt = {_TIMES[row]:.4g}\ngrid error ≲ {path.error:.1g}", x=0.97, y=0.6)
+    for panel in board.panels.values():
+        panel.legend("upper right")
 
 
 def fluid_figure(law, load, state, time=1.0):
     """Return the static figure of `draw_fluid`."""
     row = int(np.argmin(abs(_TIMES - time)))
-    found = {"law": law, "load": load, "state": state, "row": row, "path": _fluid(law, load, state)}
-    found["simulated"] = _simulated_path(law, load, state, 4)
-    return Board([["distance", "busy", "profile"]], aspect=0.9).draw(draw_fluid, found)
+    return _figure(_fluid_result, draw_fluid, ["distance", "busy", "profile"], load, law, None, state, row)
 
 
 def explore_fluid():
     """Explore fluid paths from bad states, with simulated ones."""
-    return explore.Explorer(
-        "jiq-fluid",
-        {
-            "load": explore.real_slider("load λ", 0.45, 0.02, 0.98),
-            **_law_controls(),
-            "state": explore.choice("start", list(STATES)),
-            "row": explore.player("time t × 8", len(_TIMES)),
-        },
-        _fluid_result,
-        draw_fluid,
-        [["distance", "busy", "profile"]],
-        aspect=0.9,
-    )
+    return _explorer(
+        "fluid", _fluid_result, draw_fluid, ["distance", "busy", "profile"], load=0.45,
+        state=explore.choice("start", list(STATES)), row=explore.player("time t × 8", len(_TIMES)),
+    )  # fmt: skip
 
 
 # ---- insensitivity and its price ---------------------------------------------------------------------------
 
-_FAMILY_OF_LAWS = (
-    *SIX[2:3], laws.erlang(4), laws.uniform(), SIX[0], SIX[5], laws.weibull(0.5), *SIX[3:4], *SIX[1:2], SIX[4],
-)  # fmt: skip
-_NAMES = ("const.", "Erlang(4)", "uniform", "exp.", "lattice", "Weibull(½)", "lognorm.(4)", "hyper(8)", "Pareto(1.5)")
+_ALL_LAWS = {
+    "const.": laws.deterministic(),
+    "Erlang(4)": laws.erlang(4),
+    "uniform": laws.uniform(),
+    "exp.": laws.exponential(),
+    "lattice": _LATTICE,
+    "Weibull(½)": laws.weibull(0.5),
+    "lognorm.(4)": laws.lognormal(4),
+    "hyper(8)": laws.hyperexponential(8),
+    "Lomax(2.5)": laws.lomax(2.5),
+    "Pareto(1.5)": laws.pareto(1.5),
+}
 
 
 def _insensitivity(load, n):
-    found, n = {}, round(n)
+    runs, n = {}, round(n)
     for arrivals in (30_000, 300_000, 3_000_000):
-        for k, law in enumerate(_FAMILY_OF_LAWS):
-            run = workload.simulate_workload(
+        for name, law in _ALL_LAWS.items():
+            runs[name] = workload.simulate_workload(
                 n, load, policies.jiq(), law, arrivals=arrivals + 4 * n, replications=8, seed=1, progress=False
             )
-            found[k] = [run.wait_probability, run.busy_variance, run.two_or_more]
-            if k == len(_FAMILY_OF_LAWS) - 1 or arrivals > 30_000:
-                yield {"load": load, "n": n, "estimates": [found[j] for j in range(len(_FAMILY_OF_LAWS))]}
+            if len(runs) == len(_ALL_LAWS):
+                yield {"load": load, "n": n, "runs": dict(runs)}
 
 
 def draw_insensitivity(board, result):
     """Draw P(wait), the variance of the busy fraction and the fraction with two or more jobs for all laws."""
-    load, n, x = result["load"], result["n"], np.arange(len(_NAMES))
-    for k, (name, title, reference) in enumerate((
-        ("wait", "P(wait)", None),
-        ("variance", "$n$ Var of the busy fraction", load),
-        ("two", "Fraction with two or more jobs", None),
-    )):  # fmt: skip
-        panel, scale = board[name], n if name == "variance" else 1
+    load, n, x = result["load"], result["n"], np.arange(len(_ALL_LAWS))
+    for name, estimate, title, y, scale in (
+        ("wait", "wait_probability", f"P(wait), λ = {load:.3g}, n = {n}", (1e-6, 2), 1),
+        ("variance", "busy_variance", "$n$ Var of the busy fraction", (0.01, 5), n),
+        ("two", "two_or_more", "Fraction with two or more jobs", (1e-7, 2), 1),
+    ):
+        panel = board[name]
         if not panel.axes.get_title():
-            panel.axes.set_xticks(x, _NAMES, rotation=60, ha="right")
-        panel.describe(title, "", "", yscale="log")
-        estimates = [row[k] for row in result["estimates"]]
-        value, high = (scale * np.array([getattr(e, part) for e in estimates]) for part in ("value", "high"))
-        seen = np.array([e.low > 0.0 for e in estimates])
+            panel.axes.set_xticks(x, _ALL_LAWS, rotation=60, ha="right")
+        _axes(panel, title.split(",")[0], "", "", (-0.6, len(x) - 0.4), y, "y")
+        estimates = [getattr(run, estimate) for run in result["runs"].values()]
+        value, low, high = (
+            scale * np.array([getattr(e, part) for e in estimates]) for part in ("value", "low", "high")
+        )
+        seen = low > 0.0
         panel.points("simulated (95 %)", x[seen], value[seen], (high - value)[seen], marker="o")
-        panel.points("upper limit", x[~seen], high[~seen], color="black", marker="v", markerfacecolor="white")
-        if reference:
-            panel.line("λ: Poisson, infinitely many servers", x[[0, -1]], [reference] * 2, "limit")
-        panel.limits(x=(-0.6, len(x) - 0.4), y=((1e-6, 2.0), (0.01, 5.0), (1e-7, 2.0))[k], now=True)
+        panel.points("upper limit", x[~seen], high[~seen], color="black", **_LIMIT)
+        if name == "variance":
+            panel.line("λ: infinitely many servers", x[[0, -1]], [load] * 2, "limit")
         panel.legend("lower left")
     board["wait"].note(f"λ = {load:.3g}, n = {n}", x=0.97, y=0.95)
 
 
+def insensitivity_figure(load=0.8, n=100):
+    """Return the static figure of `draw_insensitivity`."""
+    return _figure(_insensitivity, draw_insensitivity, ["wait", "variance", "two"], load, n, aspect=1.0)
+
+
 def explore_insensitivity():
     """Explore what the service law changes at finite n; the mean busy fraction is the load for all of them."""
-    return explore.Explorer(
-        "jiq-insensitivity",
-        {"load": explore.real_slider("load λ", 0.8, 0.02, 0.98), "n": explore.log_slider("servers n", 100, 1, 10_000)},
-        _insensitivity,
-        draw_insensitivity,
-        [["wait", "variance", "two"]],
-        aspect=1.0,
+    panels = ["wait", "variance", "two"]
+    return _explorer(
+        "insensitivity", _insensitivity, draw_insensitivity, panels, n=(100, 1, 10_000), law=False, aspect=1.0
     )
 
 
 # ---- JIQ, JSQ(2), random -----------------------------------------------------------------------------------
 
-_POLICIES = {"JIQ": policies.jiq(), "JSQ(2)": policies.jsq_d(2, replacement=True), "random": policies.random()}
-_ROLES = {"JIQ": "exact", "JSQ(2)": "third", "random": "second"}
+_POLICIES = {  # with the roles of their curves
+    "JIQ": (policies.jiq(), "exact"),
+    "JSQ(2)": (policies.jsq_d(2, replacement=True), "third"),
+    "random": (policies.random(), "second"),
+}
 
 
 def messages(name, simulation):
@@ -529,61 +468,53 @@ def messages(name, simulation):
     idle server: ``1 - P(arrival finds no idle server)`` messages per arrival, at most one. Under JSQ(d) the
     dispatcher asks d servers and hears d answers.
     """
-    if name == "JIQ":
-        return 1.0 - simulation.all_busy.value
-    return _POLICIES[name].messages(simulation.n_servers)
+    return 1.0 - simulation.all_busy.value if name == "JIQ" else _POLICIES[name][0].messages(simulation.n_servers)
 
 
-def _comparison(load, family, parameter):
-    law, found = _law(family, parameter), {}
+def _comparison(load, n, family, parameter):
+    law, n = _law(family, parameter), round(n)
     for arrivals in (60_000, 600_000, 3_000_000):
-        for name, policy in _POLICIES.items():
-            found[name] = workload.simulate_workload(
-                500, load, policy, law, work=_WORK * law.mean, arrivals=arrivals, replications=8, seed=1, progress=False
+        yield {"law": law, "load": load, "n": n} | {
+            name: workload.simulate_workload(
+                n, load, policy, law, work=_WORK * law.mean, arrivals=arrivals, replications=8, seed=1, progress=False
             )
-        yield {"law": law, "load": load, "simulations": dict(found)}
+            for name, (policy, _) in _POLICIES.items()
+        }
 
 
 def draw_comparison(board, result):
     """Draw the profiles under three policies at one load, and the waits beside the messages they cost."""
-    law, load, simulations = result["law"], result["load"], result["simulations"]
-    panel, chosen = board["profile"], _WORK > 0.0
-    panel.describe("500 servers", "$w$", "fraction of servers with work $> w$", xscale="log", yscale="log")
-    for name, simulation in simulations.items():
-        value, half_width = simulation.profile.value[chosen], simulation.profile.half_width[chosen]
-        panel.line(name, _WORK[chosen], value, _ROLES[name])
-        panel.band(name, _WORK[chosen], np.maximum(value - half_width, 1e-12), value + half_width, _ROLES[name])
-    panel.line("$x^*$", _WORK[chosen], jiq.fixed_point(law, load, _WORK[chosen] * law.mean), "limit")
-    panel.limits(x=(0.02, 200.0), y=(1e-5, 1.5), now=True)
+    law, load, chosen = result["law"], result["load"], _WORK > 0.0
+    panel, costs = board["profile"], board["messages"]
+    title = "Mean profile (95 %)"
+    _axes(panel, title, "$w$", "fraction of servers with work $> w$", (0.02, 200), (1e-5, 1.5), "xy")
+    _axes(costs, "P(wait) against messages", "messages per arrival", "P(arrival waits)", (-0.3, 4.3), (1e-7, 2), "y")
+    for name, (_, role) in _POLICIES.items():
+        _curve(panel, name, _WORK[chosen], result[name].profile, chosen, role)
+        wait, x = result[name].wait_probability, [messages(name, result[name])]
+        seen = wait.low > 0.0
+        costs.points(name, x, [wait.value if seen else math.nan], [wait.half_width], role, markersize=8)
+        costs.points(f"{name}, upper limit", x, [math.nan if seen else wait.high], None, role, **_LIMIT)
+    panel.line("$x^*$", _WORK[chosen], _theory(law, load)[0][chosen], "limit")
     panel.legend("lower left")
-    panel.note(f"{law}, λ = {load:.3g}", x=0.97, y=0.95)
-    panel = board["messages"]
-    panel.describe("P(wait) against messages", "messages per arrival", "P(arrival waits)", yscale="log")
-    for name, simulation in simulations.items():
-        wait = simulation.wait_probability
-        look = {"color": {"JIQ": _COLOURS[0], "JSQ(2)": _COLOURS[2], "random": _COLOURS[5]}[name], "markersize": 8}
-        limit = wait.low <= 0.0
-        look |= {"marker": "v", "markerfacecolor": "white"} if limit else {"marker": "o"}
-        half = 0.0 if limit else wait.half_width
-        panel.points(name, [messages(name, simulation)], [wait.high if limit else wait.value], [half], **look)
-    panel.limits(x=(-0.3, 4.3), y=(1e-7, 2.0), now=True)
-    panel.legend("lower right")
+    panel.note(f"{law}\nλ = {load:.3g}, n = {result['n']}", x=0.97, y=0.95)
+    costs.legend("lower right")
+
+
+def comparison_figure(law, load=0.8, n=500):
+    """Return the static figure of `draw_comparison`."""
+    return _figure(_comparison, draw_comparison, ["profile", "messages"], load, n, law, None, aspect=0.66)
 
 
 def explore_comparison():
     """Explore JIQ against JSQ(2) and random routing, with the messages of each."""
-    return explore.Explorer(
-        "jiq-comparison",
-        {"load": explore.real_slider("load λ", 0.8, 0.02, 0.98), **_law_controls()},
-        _comparison,
-        draw_comparison,
-        [["profile", "messages"]],
-    )
+    return _explorer("comparison", _comparison, draw_comparison, ["profile", "messages"], n=(500, 2, 5000), aspect=0.66)
 
 
 # ---- independence ------------------------------------------------------------------------------------------
 
 _PAIR = np.linspace(0.0, 2.9, 30)
+_PAIR_SIZES = (10, 30, 100, 300, 1000, 3000)
 
 
 @lru_cache(maxsize=256)
@@ -592,54 +523,46 @@ def _pair(law, load, n, replications):
 
 
 def _independence(load, n, family, parameter):
-    law, n, sizes = _law(family, parameter), round(n), (10, 30, 100, 300, 1000, 3000)
-    for replications in (8, 32, 64):
-        chosen = _pair(law, load, n, replications)
-        rows = [_pair(law, load, size, min(replications, 32)) for size in sizes]
-        yield {"law": law, "load": load, "n": n, "sizes": sizes, "rows": rows, "pair": chosen}
+    law, n, rows = _law(family, parameter), round(n), {}
+    for replications in (4, 16):
+        pair = _pair(law, load, n, replications)
+        for size in (None, *_PAIR_SIZES):
+            if size:
+                rows[size] = _pair(law, load, size, replications)
+            yield {"law": law, "load": load, "n": n, "pair": pair, "rows": dict(rows)}
 
 
 def draw_independence(board, result):
     """Draw joint tail minus product for two tagged servers, and its largest value against n."""
-    n, pair = result["n"], result["pair"]
-    panel = board["joint"]
-    panel.describe("$n\\,[P(W_1>a, W_2>b) - P(W_1>a)P(W_2>b)]$", "$10a$ (mean service times)", "$10b$")
+    n, pair, panel = result["n"], result["pair"], board["joint"]
+    title = "$n\\,[P(W_1>a, W_2>b) - P(W_1>a)P(W_2>b)]$"
+    _axes(panel, title, "$10a$ (mean service times)", "$10b$", (-0.5, 29.5), (-0.5, 29.5))
     panel.heat("n × (joint − product)", n * pair.value, -0.5, 0.5)
-    panel.limits(x=(-0.5, 29.5), y=(-0.5, 29.5), now=True)
     panel = board["sizes"]
-    panel.describe("Corollary 3: joint law → product", "$n$", "largest |joint − product|", xscale="log", yscale="log")
-    sizes = np.array([*result["sizes"], n])
-    estimates = [*result["rows"], pair]
-    largest = np.array([np.max(abs(e.value)) for e in estimates])
-    half = np.array([e.half_width.flat[np.argmax(abs(e.value))] for e in estimates])
-    panel.points("simulated (95 % at the largest)", sizes[:-1], largest[:-1], half[:-1], marker="o")
-    panel.points("n of the slider", sizes[-1:], largest[-1:], half[-1:], "exact", markersize=7)
-    panel.line("1/n, for the eye", np.array([8.0, 4000.0]), 0.3 / np.array([8.0, 4000.0]), "wall")
-    panel.limits(x=(8.0, 4000.0), y=(1e-5, 1.0), now=True)
+    _axes(panel, "Corollary 3: joint law → product", "$n$", "largest |joint − product|", (8, 4000), (1e-5, 1), "xy")
+    for label, runs, look in (
+        ("simulated (95 % at the largest)", result["rows"], {"marker": "o"}),
+        ("n of the slider", {n: pair}, {"role": "exact", "markersize": 7}),
+    ):
+        places = [np.unravel_index(np.argmax(abs(e.value)), e.value.shape) for e in runs.values()]
+        at = list(zip(runs.values(), places, strict=True))
+        panel.points(label, list(runs), [abs(e.value[k]) for e, k in at], [e.half_width[k] for e, k in at], **look)
+    panel.line("0.3/n, for the eye", np.array([8.0, 4000.0]), 0.3 / np.array([8.0, 4000.0]), "wall")
     panel.legend("lower left")
-    panel.note(
-        f"{result['law']}, λ = {result['load']:.3g}, n = {n}\nP(W₁>0, W₂>0) − λ² = {_number(_first(pair))}",
-        x=0.97,
-        y=0.95,
-    )
+    origin = _number(Estimate(pair.value[0, 0], pair.half_width[0, 0]))
+    about = f"{result['law']}, λ = {result['load']:.3g}, n = {n}\nP(W₁>0, W₂>0) − λ² = {origin}"
+    panel.note(about, x=0.97, y=0.95)
 
 
-def _first(estimate):
-    return Estimate(estimate.value[0, 0], estimate.half_width[0, 0])
+def independence_figure(law, load=0.6, n=100):
+    """Return the static figure of `draw_independence`."""
+    return _figure(_independence, draw_independence, ["joint", "sizes"], load, n, law, None, aspect=0.66)
 
 
 def explore_independence():
     """Explore how nearly independent two tagged servers are."""
-    return explore.Explorer(
-        "jiq-independence",
-        {
-            "load": explore.real_slider("load λ", 0.6, 0.02, 0.9),
-            "n": explore.log_slider("servers n", 100, 10, 3000),
-            **_law_controls(),
-        },
-        _independence,
-        draw_independence,
-        [["joint", "sizes"]],
+    return _explorer(
+        "independence", _independence, draw_independence, ["joint", "sizes"], load=0.6, n=(100, 10, 3000), aspect=0.66
     )
 
 
@@ -664,37 +587,34 @@ def read_service_times(path):
     ValueError
         The file is empty, or a row is no number, negative, infinite or NaN; the message names the row.
     """
-    with open(path, encoding="utf-8-sig") as file:
-        cells = [line.split(",", 1)[0].strip().strip('"') for line in file]
-    heading = bool(cells) and not _is_number(cells[0])
-    numbers = [(row, cell) for row, cell in enumerate(cells, 1) if cell and not (heading and row == 1)]
+    numbers = []
+    with open(path, encoding="utf-8-sig", errors="replace") as file:
+        for row, line in enumerate(file, 1):
+            cell = line.split(",", 1)[0].strip().strip('"')
+            try:
+                number = float(cell)
+            except ValueError:
+                if not cell or row == 1:
+                    continue
+                number = math.nan
+            if not 0.0 <= number < math.inf:
+                raise ValueError(f"row {row} of {path} holds {cell!r}; a service time must be a finite number >= 0")
+            numbers.append(number)
     if not numbers:
         raise ValueError(f"{path} holds no service times; it must have one number >= 0 in each row")
-    for row, cell in numbers:
-        if not _is_number(cell) or not 0.0 <= float(cell) < math.inf:
-            raise ValueError(f"row {row} of {path} holds {cell!r}; a service time must be a finite number >= 0")
-    return laws.empirical([float(cell) for _, cell in numbers])
-
-
-def _is_number(text):
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return laws.empirical(numbers)
 
 
 def describe_law(law):
-    """Return sentences about an empirical law: mean, cv², tail. Nothing is fitted."""
-    values, weights = law.values, law.probabilities
-    upto = np.cumsum(weights)
+    """Return sentences about an empirical law, in the units of its file: mean, cv², tail. Nothing is fitted."""
+    values, weights = law.points, law.probabilities
+    mean, upto = values @ weights, np.cumsum(weights)
     quantiles = [values[min(np.searchsorted(upto, q), values.size - 1)] for q in (0.5, 0.9, 0.99)]
     top = 1.0 - upto < 0.01
-    work = float(values[top] @ weights[top]) / law.mean
     return (
-        f"{law}: {values.size} different values, stretched to mean {law.mean:.6g}; cv² = {law.cv2:.4g}.\n"
+        f"{law}, {values.size} different values: mean {mean:.6g}, cv² = {law.cv2:.4g}; stretched to mean 1 from here.\n"
         f"Median {quantiles[0]:.4g}, 90 % below {quantiles[1]:.4g}, 99 % below {quantiles[2]:.4g}, "
         f"largest {values[-1]:.4g}.\n"
-        f"The largest hundredth of the jobs brings {100 * work:.3g} % of the work. Beyond the largest value this law "
-        "has no tail: what a heavier tail would do, the data cannot say."
+        f"The largest hundredth of the jobs brings {100 * values[top] @ weights[top] / mean:.3g} % of the work. Beyond "
+        "the largest value this law has no tail: what a heavier tail would do, the data cannot say."
     )

@@ -397,10 +397,11 @@ def simulate_near_fixed_point(n_servers, service, load, w, *, duration, replicat
     bring an excess, between 0 and 1 each whatever the law. So ``0 <= E x^n_w - x*_w <= load P(wait)``, for every n,
     law and policy that does not look at S. (Not in the paper.)
 
-    Where no wait was seen the half-width of ``wait_probability`` is ``3.7 / ((1 - load) arrivals)``: an all-busy
-    spell of many servers is that of a random walk with rates ``load`` and 1, so waits come in clusters of about
-    ``1 / (1 - load)``, and the limit is exact at 97.5 % if clusters are independent; in runs of few service times
-    they are not. That of ``mean_wait`` is as much, as if each wait took a mean service time.
+    The half-width of ``wait_probability`` is at least ``3.7 / ((1 - load) arrivals)``, its upper limit where no wait
+    was seen: an all-busy spell of many servers is that of a random walk with rates ``load`` and 1, so waits come in
+    clusters of about ``1 / (1 - load)``, and the limit holds at 97.5 % if clusters are independent; in runs of few
+    service times they are not. That of ``excess`` is at least ``load`` times, and that of ``mean_wait`` at least as
+    much, as if a wait not seen took a mean service time.
     """
     load, n = _checked(service, load), policies.whole(n_servers, "n_servers")
     w = laws.vector(w, "w")
@@ -414,7 +415,7 @@ def simulate_near_fixed_point(n_servers, service, load, w, *, duration, replicat
         sums.append([system.sums[calendar_queue.COLUMNS.index(name)] for name in ("waited", "wait")])
         counts.append(system.sums[-_EDGES.size :] / half)
     waited, wait = np.array(sums).T / half
-    least = 0.0 if waited.any() else 3.7 / ((1.0 - load) * half * len(waited))
+    least = 3.7 / ((1.0 - load) * half * len(waited))
     return {
         "wait_probability": _over_replications(waited, least),
         "mean_wait": _over_replications(service.mean * wait, service.mean * least),

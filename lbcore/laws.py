@@ -304,6 +304,26 @@ def pareto(shape, mean=1.0) -> Law:
     return _family(_Pareto, f"pareto({shape:g})", mean, cv2, draws.PARETO, *parameters, fourth_moment_finite=shape > 4)
 
 
+class _Lomax(Law):
+    def _tail(self, w):
+        return (1.0 + w / self._p[0]) ** (-1 / self._p[1])
+
+    def _residual_tail(self, w):
+        return (1.0 + w / self._p[0]) ** (1 - 1 / self._p[1])
+
+
+def lomax(shape, mean=1.0) -> Law:
+    """Lomax law, a Pareto law that starts from 0: tail (1 + w/scale)^-shape, shape > 1; decreasing hazard rate."""
+    shape = number(shape, "shape", -math.inf, "a finite number > 1")
+    if shape <= 1.0:
+        raise ValueError(f"shape of a lomax law must be > 1, not {shape}: its mean would be infinite")
+    cv2 = shape / (shape - 2) if shape > 2 else math.inf
+    parameters, moments = [shape - 1, 1 / shape, shape - 1], {"fourth_moment_finite": shape > 4}
+    return _family(
+        _Lomax, f"lomax({shape:g})", mean, cv2, draws.PARETO, *parameters, decreasing_hazard_rate=True, **moments
+    )
+
+
 # ---- discrete laws, samples, mixtures ----------------------------------------------------------------------
 
 

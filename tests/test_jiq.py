@@ -25,6 +25,7 @@ LAWS = [
     laws.uniform(),
     laws.pareto(1.5),
     laws.pareto(3),
+    laws.lomax(1.5),
     laws.lattice([0, 1, 5], [0.3, 0.5, 0.2]),
     laws.empirical(np.random.default_rng(5).lognormal(size=50)),
     laws.mixture([0.8, 0.2], [laws.deterministic(), laws.pareto(1.5, mean=3.0)]),
@@ -249,6 +250,42 @@ def test_simulated_path_against_a_plain_simulation():
         ]
         error = 4 * np.std(plain, axis=0) / math.sqrt(500) + found.half_width[row] + 1 / n * 0.05
         assert np.all(abs(found.value[row] - np.mean(plain, axis=0)) <= error)
+
+
+@pytest.mark.parametrize("law", [laws.exponential(), laws.hyperexponential(4), laws.uniform(), LAWS[11]], ids=str)
+@pytest.mark.parametrize("load", [0.3, 0.9])
+def test_excess_of_one_server_is_that_of_pollaczek_and_khinchine(law, load):
+    w = np.array([0.0, 0.2, 0.7, 1.5, 4.0, 11.0])
+    exact = jiq.workload_tail(law, load, w).tail - jiq.fixed_point(law, load, w)
+    found = jiq.simulate_near_fixed_point(1, law, load, w, duration=200_000, seed=3)
+    assert found["excess"].value[0] == 0.0
+    assert np.all(abs(found["excess"].value - exact) <= 2 * found["excess"].half_width + 2e-5)
+    assert abs(found["wait_probability"].value - load) <= 2 * found["wait_probability"].half_width
+
+
+@pytest.mark.parametrize("law", [laws.uniform(mean=3.0), laws.lognormal(2), laws.pareto(2.5)], ids=str)
+@pytest.mark.parametrize(("n", "load"), [(3, 0.6), (20, 0.8)])
+def test_excess_agrees_with_looking_at_the_servers_of_a_run_from_empty(law, n, load):
+    w = law.mean * np.array([0.3, 0.5, 1.0, 2.5])
+    near = jiq.simulate_near_fixed_point(n, law, load, w, duration=80_000 / n, seed=2)
+    far = lb.simulate_workload(n, load, lb.jiq(), law, work=w, arrivals=2 * 10**6, seed=3, progress=False)
+    seen = far.profile.value - jiq.fixed_point(law, load, w)
+    assert np.all(abs(near["excess"].value - seen) <= 1.5 * (near["excess"].half_width + far.profile.half_width))
+    assert np.all(near["excess"].high <= load * near["wait_probability"].high)
+    for name in ("wait_probability", "mean_wait"):
+        one, other = near[name], getattr(far, name)
+        assert abs(one.value - other.value) <= 1.5 * (one.half_width + other.half_width)
+
+
+def test_upper_limits_where_nobody_waits():
+    found = jiq.simulate_near_fixed_point(1000, laws.pareto(1.5, mean=2.0), 0.5, [0.0, 1.0], duration=50, seed=1)
+    limit = 3.7 / (0.5 * 8 * 12_500)
+    assert found["wait_probability"].value == found["mean_wait"].value == 0.0
+    assert found["wait_probability"].high == pytest.approx(limit)
+    assert found["mean_wait"].high == pytest.approx(2 * limit)
+    assert found["excess"].high == pytest.approx([0.5 * limit] * 2)
+    with pytest.raises(ValueError, match="duration"):
+        jiq.simulate_near_fixed_point(10, laws.exponential(), 0.5, [0.0], duration=0)
 
 
 def test_fluid_path_converges_to_the_fixed_point():

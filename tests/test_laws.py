@@ -27,6 +27,8 @@ SMOOTH = {
     "uniform": (laws.uniform(), stats.uniform(0, 2)),
     "pareto 1.5": (laws.pareto(1.5), stats.pareto(1.5, scale=1 / 3)),
     "pareto 2.5": (laws.pareto(2.5), stats.pareto(2.5, scale=0.6)),
+    "lomax 1.5": (laws.lomax(1.5), stats.lomax(1.5, scale=0.5)),
+    "lomax 6": (laws.lomax(6), stats.lomax(6, scale=5.0)),
     "pareto 5": (laws.pareto(5), stats.pareto(5, scale=0.8)),
     "stretched": (laws.exponential(mean=3.0), stats.expon(scale=3.0)),
     "mixture": (laws.mixture([0.3, 0.7], [laws.exponential(mean=2.0), laws.lognormal(1)], mean=0.8), None),
@@ -198,7 +200,7 @@ def test_known_properties():
     assert laws.hyperexponential(1e12).tail(0.0) == 1.0
     decreasing = {name for name, law in ALL.items() if law.decreasing_hazard_rate}
     expected = "exponential", "erlang 1", "hyperexponential 4", "hyperexponential 1", "hyperexponential 1e6"
-    assert decreasing == {f"smooth {name}" for name in (*expected, "weibull 0.5", "stretched")}
+    assert decreasing == {f"smooth {name}" for name in (*expected, "weibull 0.5", "lomax 1.5", "lomax 6", "stretched")}
     assert laws.mixture([0.5, 0.5], [laws.exponential(), laws.weibull(0.5)]).decreasing_hazard_rate
     assert [laws.pareto(a).fourth_moment_finite for a in (1.5, 3.0, 4.0, 4.1)] == [False, False, False, True]
     assert not laws.mixture([0.9, 0.1], [laws.exponential(), laws.pareto(3)]).fourth_moment_finite
@@ -223,6 +225,7 @@ NAN, INF = math.nan, math.inf
             ValueError,
             "shape of a pareto law must be > 1, not 1.0: its mean would be inf",
         ),
+        (lambda: laws.lomax(1), ValueError, "shape of a lomax law must be > 1, not 1.0: its mean would be inf"),
         (lambda: laws.pareto(NAN), ValueError, "shape must be a finite number > 1"),
         (lambda: laws.hyperexponential(0.5), ValueError, "must be >= 1, not 0.5; erlang"),
         (lambda: laws.lognormal("4"), TypeError, "cv2 must be a positive finite number, not '4'"),
