@@ -138,7 +138,7 @@ def draw_fixed_point(board, result):
     law, load, n, simulation = (result[name] for name in ("law", "load", "n", "simulation"))
     star, bound, error = result["theory"]
     for name, title, x, y, log, chosen in (
-        ("linear", "Fixed point, bound, simulation", (0, 6), (0, 1.0 if load > 0.5 else 0.6), "",
+        ("linear", "Fixed point, bound, simulation", (0, 6), (0, 1.4 if load > 0.5 else 0.7), "",
          np.isin(_WORK, _LINEAR)),
         ("tail", "The same, tails", (0.02, 1000), (1e-7, 30), "xy", _WORK > 0.0),
     ):  # fmt: skip
@@ -147,14 +147,14 @@ def draw_fixed_point(board, result):
         panel.line("$x^{**}_w$: bound for every n (Lemma 4)", w, bound[chosen], "other")
         _curve(panel, "mean of $x^n_w$, simulated (95 %)", w, simulation and simulation.profile, chosen)
         panel.line("$x^*_w$: limit, n → ∞", w, star[chosen], "limit")
-    board["linear"].legend("upper right")
-    about, lost = "simulating ...", ""
+    board["tail"].legend("lower left")
+    wait, lost = "simulating ...", ""
     if simulation is not None:
-        about = f"P(wait) = {_number(simulation.wait_probability)}{'' if simulation.believable else '; short run'}"
+        wait = f"P(wait) = {_number(simulation.wait_probability)}{'' if simulation.believable else '; short run'}"
         lost = f"; lost {_number(simulation.lost)}" if "lost" in simulation.estimates else ""
-    board["linear"].note(f"{law}, λ = {load:.3g}, n = {n}\n{proved_by(law, load)}\n{about}", x=0.97, y=0.45)
     status = f"bound drawn within {error.max():.1g}" if result["plain"] else "bound not proved here"
-    board["tail"].note(status + lost, x=0.03, y=0.03)
+    about = f"{law}, λ = {load:.3g}, n = {n}\n{proved_by(law, load)}\n{wait}\n{status}{lost}"
+    board["linear"].note(about, x=0.97, y=0.98)
 
 
 def fixed_point_figure(law, load=0.8, n=10):
@@ -183,7 +183,7 @@ QUANTITIES = {
 
 
 @lru_cache(maxsize=1024)
-def measured(law, load, n, arrivals=1_000_000):
+def measured(law, load, n, arrivals=600_000):
     """Return P(wait), distance and mean wait, rows of (value, low, high), of JIQ with `n` servers, simulated.
 
     Each case has its own seed, so that errors of neighbouring points are independent. The distance is the largest of
@@ -256,7 +256,7 @@ def convergence_figure(which="wait", sizes=SIZES):
 def _convergence(load, family, parameter):
     law, rows = _law(family, parameter), {}
     found = {"law": law, "load": load, "exact": exact_points(law, load)}
-    for arrivals in (60_000, 1_000_000):
+    for arrivals in (60_000, 600_000):
         for n in SIZES:
             if n <= 1000 or arrivals > 60_000:
                 rows[n] = measured(law, load, n, arrivals)
@@ -270,12 +270,12 @@ def draw_convergence(board, result):
     for k, (name, (ylabel, y)) in enumerate(QUANTITIES.items()):
         panel = board[name]
         title = ("P(wait)", "Distance of the mean profile", "Mean wait")[k]
-        _axes(panel, title, "$n$", ylabel, (0.7, 2e6), y, "xy")
+        _axes(panel, title, "$n$", ylabel, (0.7, 2e6), (1e-2 * y[0], y[1]), "xy")
         unknown = math.nan if name == "mean" and math.isinf(law.cv2) else 1.0
         rows = [unknown * row[k] for row in result["rows"].values()]
         _draw_series(panel, "simulated (95 %)", list(result["rows"]), rows, color=_COLOURS[4], linestyle=style)
         panel.points("exact", list(exact), [unknown * p[k] for p in exact.values()], **_EXACT)
-    board["wait"].legend("upper right")
+    board["wait"].legend("lower left")
     board["distance"].note(f"{law}\nλ = {load:.3g}\n{proved_by(law, load)}", x=0.97, y=0.95)
     board["mean"].note("infinite for every n: not shown" if math.isinf(law.cv2) else "", x=0.97, y=0.95)
 
