@@ -29,14 +29,19 @@ FAMILIES = {
         [0.9, 0.1], [laws.deterministic(), laws.lognormal(p, mean=5.0)]
     ),
 }
-SIX = {
-    "exponential, DHR": laws.exponential(),
-    "hyperexponential(8), DHR": laws.hyperexponential(8),
+LAWS = {
     "deterministic": laws.deterministic(),
-    "lognormal(4)": laws.lognormal(4),
-    "Pareto(1.5), infinite variance": laws.pareto(1.5),
+    "Erlang(4)": laws.erlang(4),
+    "uniform": laws.uniform(),
+    "exponential": laws.exponential(),
     "lattice on 0, 1, 5": _LATTICE,
+    "Weibull(½)": laws.weibull(0.5),
+    "lognormal(4)": laws.lognormal(4),
+    "hyperexp.(8)": laws.hyperexponential(8),
+    "Lomax(2.5)": laws.lomax(2.5),
+    "Pareto(1.5)": laws.pareto(1.5),
 }
+SIX = ("exponential", "hyperexp.(8)", "deterministic", "lognormal(4)", "Pareto(1.5)", "lattice on 0, 1, 5")
 LOADS = (0.3, 0.45, 0.6, 0.8, 0.95)
 SIZES = (1, 2, 10, 30, 100, 300, 1000, 10_000, 100_000, 1_000_000)
 _COLOURS = ("#0072B2", "#009E73", "#E69F00", "#D55E00", "#CC79A7", "#56B4E9")
@@ -230,12 +235,14 @@ def _draw_series(panel, label, n, rows, **look):
 def convergence_figure(which="wait", sizes=SIZES):
     """Return a static figure of one of `QUANTITIES` against n: one panel a law, one colour a load."""
     board = Board([["0", "1", "2"], ["3", "4", "5"]], aspect=0.9)
-    cases = [(law, load, n) for n in sizes[::-1] for law in SIX.values() for load in LOADS]
+    cases = [(LAWS[law], load, n) for n in sizes[::-1] for law in SIX for load in LOADS]
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda case: measured(*case), cases))
     k, (ylabel, y) = list(QUANTITIES).index(which), QUANTITIES[which]
-    for panel, (name, law) in zip(board.panels.values(), SIX.items(), strict=True):
-        _axes(panel, name, "$n$", ylabel, (0.7, 2e6), y, "xy")
+    for panel, name in zip(board.panels.values(), SIX, strict=True):
+        law = LAWS[name]
+        about = ", DHR" if law.decreasing_hazard_rate else ", infinite variance" if math.isinf(law.cv2) else ""
+        _axes(panel, name + about, "$n$", ylabel, (0.7, 2e6), y, "xy")
         for load, colour in zip(LOADS, _COLOURS, strict=False):
             style = _CLASSES[proved_by(law, load)]
             rows = [measured(law, load, n)[k] for n in sizes]
@@ -389,34 +396,26 @@ def explore_fluid():
 
 # ---- insensitivity and its price ---------------------------------------------------------------------------
 
-_ALL_LAWS = {
-    "const.": laws.deterministic(),
-    "Erlang(4)": laws.erlang(4),
-    "uniform": laws.uniform(),
-    "exp.": laws.exponential(),
-    "lattice": _LATTICE,
-    "Weibull(½)": laws.weibull(0.5),
-    "lognorm.(4)": laws.lognormal(4),
-    "hyper(8)": laws.hyperexponential(8),
-    "Lomax(2.5)": laws.lomax(2.5),
-    "Pareto(1.5)": laws.pareto(1.5),
-}
+
+def _runs(load, n, cases, **options):
+    """Yield the simulations of several cases, pairs of policy and law by name, ever better."""
+    runs, n = {}, round(n)
+    for arrivals in (30_000, 300_000, 3_000_000):
+        for name, (policy, law) in cases.items():
+            runs[name] = workload.simulate_workload(
+                n, load, policy, law, arrivals=arrivals + 4 * n, replications=8, seed=1, progress=False, **options
+            )
+            if len(runs) == len(cases):
+                yield {"load": load, "n": n, "runs": dict(runs)}
 
 
 def _insensitivity(load, n):
-    runs, n = {}, round(n)
-    for arrivals in (30_000, 300_000, 3_000_000):
-        for name, law in _ALL_LAWS.items():
-            runs[name] = workload.simulate_workload(
-                n, load, policies.jiq(), law, arrivals=arrivals + 4 * n, replications=8, seed=1, progress=False
-            )
-            if len(runs) == len(_ALL_LAWS):
-                yield {"load": load, "n": n, "runs": dict(runs)}
+    yield from _runs(load, n, {name: (policies.jiq(), law) for name, law in LAWS.items()})
 
 
 def draw_insensitivity(board, result):
     """Draw P(wait), the variance of the busy fraction and the fraction with two or more jobs for all laws."""
-    load, n, x = result["load"], result["n"], np.arange(len(_ALL_LAWS))
+    load, n, x = result["load"], result["n"], np.arange(len(LAWS))
     for name, estimate, title, y, scale in (
         ("wait", "wait_probability", f"P(wait), λ = {load:.3g}, n = {n}", (1e-6, 2), 1),
         ("variance", "busy_variance", "$n$ Var of the busy fraction", (0.01, 5), n),
@@ -424,7 +423,7 @@ def draw_insensitivity(board, result):
     ):
         panel = board[name]
         if not panel.axes.get_title():
-            panel.axes.set_xticks(x, _ALL_LAWS, rotation=60, ha="right")
+            panel.axes.set_xticks(x, LAWS, rotation=60, ha="right")
         _axes(panel, title.split(",")[0], "", "", (-0.6, len(x) - 0.4), y, "y")
         estimates = [getattr(run, estimate) for run in result["runs"].values()]
         value, low, high = (
@@ -472,26 +471,22 @@ def messages(name, simulation):
 
 
 def _comparison(load, n, family, parameter):
-    law, n = _law(family, parameter), round(n)
-    for arrivals in (60_000, 600_000, 3_000_000):
-        yield {"law": law, "load": load, "n": n} | {
-            name: workload.simulate_workload(
-                n, load, policy, law, work=_WORK * law.mean, arrivals=arrivals, replications=8, seed=1, progress=False
-            )
-            for name, (policy, _) in _POLICIES.items()
-        }
+    law = _law(family, parameter)
+    cases = {name: (policy, law) for name, (policy, _) in _POLICIES.items()}
+    for found in _runs(load, n, cases, work=_WORK * law.mean):
+        yield found | {"law": law}
 
 
 def draw_comparison(board, result):
     """Draw the profiles under three policies at one load, and the waits beside the messages they cost."""
-    law, load, chosen = result["law"], result["load"], _WORK > 0.0
+    law, load, runs, chosen = result["law"], result["load"], result["runs"], _WORK > 0.0
     panel, costs = board["profile"], board["messages"]
     title = "Mean profile (95 %)"
     _axes(panel, title, "$w$", "fraction of servers with work $> w$", (0.02, 200), (1e-5, 1.5), "xy")
     _axes(costs, "P(wait) against messages", "messages per arrival", "P(arrival waits)", (-0.3, 4.3), (1e-7, 2), "y")
     for name, (_, role) in _POLICIES.items():
-        _curve(panel, name, _WORK[chosen], result[name].profile, chosen, role)
-        wait, x = result[name].wait_probability, [messages(name, result[name])]
+        _curve(panel, name, _WORK[chosen], runs[name].profile, chosen, role)
+        wait, x = runs[name].wait_probability, [messages(name, runs[name])]
         seen = wait.low > 0.0
         costs.points(name, x, [wait.value if seen else math.nan], [wait.half_width], role, markersize=8)
         costs.points(f"{name}, upper limit", x, [math.nan if seen else wait.high], None, role, **_LIMIT)

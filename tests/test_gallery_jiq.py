@@ -1,6 +1,5 @@
 """The pictures of notebook 02: the first explorer under every law, and the reader of service times."""
 
-
 import numpy as np
 import pytest
 
@@ -52,7 +51,7 @@ def test_initial_work_has_the_initial_profile(state):
 
 def test_measured_points_hit_the_exact_ones():
     """n = 1 is M/G/1; n = 2 with exponential service is solved: within 1.5 times the 95 % bands."""
-    for law in (laws.exponential(), laws.lognormal(4), gallery_jiq.SIX["lattice on 0, 1, 5"]):
+    for law in (laws.exponential(), laws.lognormal(4), gallery_jiq.LAWS["lattice on 0, 1, 5"]):
         exact = gallery_jiq.exact_points(law, 0.8)
         assert set(exact) == ({1, 2} if law.name == "exponential()" else {1})
         for n, values in exact.items():
