@@ -1,7 +1,9 @@
 """The pictures of notebook 02: Join-Idle-Queue with general service (paper B)."""
 
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import lru_cache
 from zlib import crc32
 
@@ -73,21 +75,38 @@ def _theory(law, load):
     return jiq.fixed_point(law, load, _WORK * law.mean), tail.tail / cycle, tail.error / cycle
 
 
-def _explorer(name, compute, draw, panels, *, load=0.8, n=None, law=True, aspect=0.9, **more):
-    """Return an explorer with sliders for the load, for n (start, lowest, highest), for the law, and `more`."""
+def _controls(load=0.8, n=None, law=True, **more):
+    """Return sliders for the load, for n (start, lowest, highest), for the law, and `more`."""
     controls = {"load": explore.real_slider("load λ", load, 0.02, 0.98)}
     if n:
         controls["n"] = explore.log_slider("servers n", *n)
     if law:
         controls["family"] = explore.choice("service law", list(FAMILIES))
         controls["parameter"] = explore.log_slider("its parameter", 2.0, 0.3, 20.0)
-    return explore.Explorer(f"jiq-{name}", controls | more, compute, draw, [panels], aspect=aspect)
+    return controls | more
 
 
-def _figure(compute, draw, panels, *values, aspect=0.9):
-    """Return the static figure of an explorer's last result."""
-    *_, result = compute(*values)
-    return Board([panels], aspect=aspect).draw(draw, result)
+@dataclass(frozen=True)
+class Picture:
+    """A figure with and without sliders: what :class:`lbcore.explore.Explorer` needs, `controls` being a function."""
+
+    name: str
+    compute: Callable
+    draw: Callable
+    panels: list
+    controls: Callable
+    aspect: float = 0.9
+
+    def explore(self):
+        """Return the figure with sliders."""
+        about = {"aspect": self.aspect}
+        return explore.Explorer(f"jiq-{self.name}", self.controls(), self.compute, self.draw, [self.panels], **about)
+
+    def figure(self, **values):
+        """Return the static figure; `values` replace those at which the sliders start, `family` may be any law."""
+        start = {name: control.value for name, control in self.controls().items()}
+        *_, result = self.compute(**start | values)
+        return Board([self.panels], aspect=self.aspect).draw(self.draw, result)
 
 
 def _axes(panel, title, xlabel, ylabel, x, y, log=""):
@@ -162,20 +181,14 @@ def draw_fixed_point(board, result):
     board["linear"].note(about, x=0.97, y=0.98)
 
 
-def fixed_point_figure(law, load=0.8, n=10):
-    """Return the static figure of `draw_fixed_point`."""
-    values = load, n, law, None, "Poisson", BUFFERS[0], BIAS[0]
-    return _figure(_fixed_point, draw_fixed_point, ["linear", "tail"], *values, aspect=0.66)
-
-
-def explore_fixed_point():
-    """Explore fixed point, bound and simulated profile, with the switches of Section 6."""
-    return _explorer(
-        "fixed-point", _fixed_point, draw_fixed_point, ["linear", "tail"], n=(10, 1, 1_000_000), aspect=0.66,
-        arrivals=explore.choice("arrivals (§6)", list(ARRIVALS)),
-        buffers=explore.choice("buffers (§6)", BUFFERS),
-        bias=explore.choice("bias if all busy (§6)", BIAS),
-    )  # fmt: skip
+fixed_point = Picture(
+    "fixed-point", _fixed_point, draw_fixed_point, ["linear", "tail"],
+    lambda: _controls(
+        n=(10, 1, 1_000_000), arrivals=explore.choice("arrivals (§6)", list(ARRIVALS)),
+        buffers=explore.choice("buffers (§6)", BUFFERS), bias=explore.choice("bias if all busy (§6)", BIAS),
+    ), 0.66,
+)  # fmt: skip
+explore_fixed_point = fixed_point.explore
 
 
 # ---- convergence -------------------------------------------------------------------------------------------
@@ -287,9 +300,8 @@ def draw_convergence(board, result):
     board["mean"].note("infinite for every n: not shown" if math.isinf(law.cv2) else "", x=0.97, y=0.95)
 
 
-def explore_convergence():
-    """Explore how fast a finite system gets close to the fixed point, for one law and load."""
-    return _explorer("convergence", _convergence, draw_convergence, list(QUANTITIES))
+convergence = Picture("convergence", _convergence, draw_convergence, list(QUANTITIES), _controls)
+explore_convergence = convergence.explore
 
 
 # ---- fluid paths -------------------------------------------------------------------------------------------
@@ -380,18 +392,13 @@ def draw_fluid(board, result):
         panel.legend("upper right")
 
 
-def fluid_figure(law, load, state, time=1.0):
-    """Return the static figure of `draw_fluid`."""
-    row = int(np.argmin(abs(_TIMES - time)))
-    return _figure(_fluid_result, draw_fluid, ["distance", "busy", "profile"], load, law, None, state, row)
-
-
-def explore_fluid():
-    """Explore fluid paths from bad states, with simulated ones."""
-    return _explorer(
-        "fluid", _fluid_result, draw_fluid, ["distance", "busy", "profile"], load=0.45,
-        state=explore.choice("start", list(STATES)), row=explore.player("time t × 8", len(_TIMES)),
-    )  # fmt: skip
+fluid = Picture(
+    "fluid", _fluid_result, draw_fluid, ["distance", "busy", "profile"],
+    lambda: _controls(
+        0.45, state=explore.choice("start", list(STATES)), row=explore.player("time t × 8", len(_TIMES))
+    ),
+)  # fmt: skip
+explore_fluid = fluid.explore
 
 
 # ---- insensitivity and its price ---------------------------------------------------------------------------
@@ -438,17 +445,11 @@ def draw_insensitivity(board, result):
     board["wait"].note(f"λ = {load:.3g}, n = {n}", x=0.97, y=0.95)
 
 
-def insensitivity_figure(load=0.8, n=100):
-    """Return the static figure of `draw_insensitivity`."""
-    return _figure(_insensitivity, draw_insensitivity, ["wait", "variance", "two"], load, n, aspect=1.0)
-
-
-def explore_insensitivity():
-    """Explore what the service law changes at finite n; the mean busy fraction is the load for all of them."""
-    panels = ["wait", "variance", "two"]
-    return _explorer(
-        "insensitivity", _insensitivity, draw_insensitivity, panels, n=(100, 1, 10_000), law=False, aspect=1.0
-    )
+insensitivity = Picture(
+    "insensitivity", _insensitivity, draw_insensitivity, ["wait", "variance", "two"],
+    lambda: _controls(n=(100, 1, 10_000), law=False), 1.0,
+)  # fmt: skip
+explore_insensitivity = insensitivity.explore
 
 
 # ---- JIQ, JSQ(2), random -----------------------------------------------------------------------------------
@@ -496,14 +497,10 @@ def draw_comparison(board, result):
     costs.legend("lower right")
 
 
-def comparison_figure(law, load=0.8, n=500):
-    """Return the static figure of `draw_comparison`."""
-    return _figure(_comparison, draw_comparison, ["profile", "messages"], load, n, law, None, aspect=0.66)
-
-
-def explore_comparison():
-    """Explore JIQ against JSQ(2) and random routing, with the messages of each."""
-    return _explorer("comparison", _comparison, draw_comparison, ["profile", "messages"], n=(500, 2, 5000), aspect=0.66)
+comparison = Picture(
+    "comparison", _comparison, draw_comparison, ["profile", "messages"], lambda: _controls(n=(500, 2, 5000)), 0.66
+)
+explore_comparison = comparison.explore
 
 
 # ---- independence ------------------------------------------------------------------------------------------
@@ -549,16 +546,11 @@ def draw_independence(board, result):
     panel.note(about, x=0.97, y=0.95)
 
 
-def independence_figure(law, load=0.6, n=100):
-    """Return the static figure of `draw_independence`."""
-    return _figure(_independence, draw_independence, ["joint", "sizes"], load, n, law, None, aspect=0.66)
-
-
-def explore_independence():
-    """Explore how nearly independent two tagged servers are."""
-    return _explorer(
-        "independence", _independence, draw_independence, ["joint", "sizes"], load=0.6, n=(100, 10, 3000), aspect=0.66
-    )
+independence = Picture(
+    "independence", _independence, draw_independence, ["joint", "sizes"],
+    lambda: _controls(0.6, n=(100, 10, 3000)), 0.66,
+)  # fmt: skip
+explore_independence = independence.explore
 
 
 # ---- your own data -----------------------------------------------------------------------------------------

@@ -61,6 +61,29 @@ def test_measured_points_hit_the_exact_ones():
     assert gallery_jiq.exact_points(laws.exponential(), load)[n][2] == pytest.approx(2 * load**2 / (0.2 * 2.6))
 
 
+def test_convergence_figure_keeps_three_classes_apart():
+    board = gallery_jiq.convergence_figure("distance", sizes=(1, 2, 10, 1000))
+    styles = {"λ = 0.45": "-", "λ = 0.6": {True: "--", False: ":"}, "λ = 0.95": {True: "--", False: ":"}}
+    for panel, name in zip(board.panels.values(), gallery_jiq.SIX, strict=True):
+        lines = {line.get_label(): line for line in panel.axes.get_lines()}
+        for label, style in styles.items():
+            dhr = gallery_jiq.LAWS[name].decreasing_hazard_rate
+            assert lines[label].get_linestyle() == (style if isinstance(style, str) else style[dhr])
+        assert 1000 in panel.data["λ = 0.3, upper limit"]["x"]
+        assert panel.data["λ = 0.3, upper limit"]["y"].min() > 0
+        assert len(panel.data["λ = 0.8, exact"]["x"]) == 1 + (name == "exponential")
+    assert len(board.png()) > 20_000
+
+
+def test_static_figures_show_the_last_result():
+    law = laws.empirical([1.0, 2.0, 6.0])
+    board = gallery_jiq.fluid.figure(family=law, load=0.8, row=8)
+    simulated = board["profile"].data["simulated mean, n = 10⁴ (95 %)"]
+    assert simulated["y"][:5] == pytest.approx(board["profile"].data["fluid path"]["y"][:5], abs=0.02)
+    board = gallery_jiq.fixed_point.figure(family=law, load=0.5, n=2)
+    assert "empirical" in board["linear"]._artists["note"].get_text()
+
+
 def test_two_servers_depend_and_less_with_more_servers():
     few, many = (jiq.pair_excess(n, laws.exponential(), 0.6, [0.0, 1.0], seed=1) for n in (10, 1000))
     assert few.low[0, 0] > many.high[0, 0] > 0

@@ -277,6 +277,23 @@ def test_excess_agrees_with_looking_at_the_servers_of_a_run_from_empty(law, n, l
         assert abs(one.value - other.value) <= 1.5 * (one.half_width + other.half_width)
 
 
+@pytest.mark.kernel
+def test_waits_are_counted_with_their_number_and_mean():
+    for system in jiq._systems(2, laws.lognormal(3), 0.8, 2, 1):
+        system.serve(2000)
+        counts = system.sums[-jiq._EDGES.size :]
+        waited, wait = (system.sums[jiq.calendar_queue.COLUMNS.index(name)] for name in ("waited", "wait"))
+        assert counts.sum() == pytest.approx(waited)
+        assert counts @ jiq._EDGES == pytest.approx(wait)
+
+
+def test_runs_start_in_the_equilibrium_of_infinitely_many_servers():
+    law, n, w = laws.pareto(1.5, mean=2.0), 100_000, np.array([0.0, 0.3, 2.0, 30.0])
+    work = next(jiq._systems(n, law, 0.6, 2, 1))._empty_at
+    share = np.mean(work[:, None] > w / law.mean, axis=0)
+    assert share == pytest.approx(jiq.fixed_point(law, 0.6, w), abs=4 / math.sqrt(n))
+
+
 def test_upper_limits_where_nobody_waits():
     found = jiq.simulate_near_fixed_point(1000, laws.pareto(1.5, mean=2.0), 0.5, [0.0, 1.0], duration=50, seed=1)
     limit = 3.7 / (0.5 * 8 * 12_500)
@@ -342,6 +359,8 @@ def test_bad_fluid_arguments_say_what_is_wrong():
     ):
         with pytest.raises(ValueError, match=message):
             jiq.fluid_path(law, 0.5, *change)
+    with pytest.raises(ValueError, match="step must be a positive number"):
+        jiq.fluid_path(law, 0.5, *good, step=0)
     with pytest.raises(ValueError, match="broadcast"):
         jiq.fluid_path(law, 0.5, [1.0, 0.5, 0.1], [1.0], [0.0, 1.0])
     with pytest.raises(ValueError, match="times must be increasing"):
