@@ -39,8 +39,8 @@ IDLE_FIRST, RANDOM, IN_TURN = range(3)
 inlined = numba.njit(nogil=True, error_model="numpy", forceinline=True)
 
 
-def new_state(n, stream):
-    """Return the state of n empty servers: the arrays (states, clock, place, times, links, head).
+def new_state(n, stream, work=None):
+    """Return the state of n servers, empty or with `work` to do: the arrays (states, clock, place, times, links, head).
 
     - states, uint64 (3, 4): the streams of interarrival times, service times, choices;
     - clock, float64 (2,): time; work in the pooled server;
@@ -50,10 +50,15 @@ def new_state(n, stream):
     - head, int32 (a power of 2,): server filed first in each slot, or -1.
     """
     slots = slots_per_unit(n)
-    links = np.zeros((2, n), np.int32)
+    links, times = np.zeros((2, n), np.int32), np.zeros((2, n))
     links[1] = np.arange(n)
-    head = np.full(max(64, 8 * int(slots)), -1, np.int32)
-    return split(stream), np.zeros(2), np.array([0, n, 0, 1]), np.zeros((2, n)), links, head
+    head, place = np.full(max(64, 8 * int(slots)), -1, np.int32), np.array([0, n, 0, 1])
+    if work is not None:
+        times[0] = work
+        free = np.flatnonzero(times[0] == 0.0)
+        links[1, : free.size], place[1] = free, free.size
+        _file_all(times[0], slots, links[0], head)
+    return split(stream), np.zeros(2), place, times, links, head
 
 
 def slots_per_unit(n) -> float:
@@ -94,6 +99,14 @@ def file(i, time, slots, following, head):
     k = np.int64(min(time * slots, FAR)) & (head.size - 1)
     following[i] = head[k]
     head[k] = i
+
+
+@kernel
+def _file_all(empty_at, slots, following, head):
+    """File every server that has work in the calendar."""
+    for i in range(empty_at.size):
+        if empty_at[i] > 0.0:
+            file(i, empty_at[i], slots, following, head)
 
 
 @inlined

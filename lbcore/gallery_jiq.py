@@ -152,7 +152,7 @@ def _fixed_point(load, n, family, parameter, arrivals, buffers, bias):
         n, load, policies.jiq(), law, work=_WORK * law.mean, seed=1, live=True,
         arrivals=3_000_000 + 40 * n, replications=16 if n <= 10_000 else 4, interarrival=ARRIVALS[arrivals],
         buffers=(None, 2, np.where(first, 1, 1 << 30))[BUFFERS.index(buffers)],
-        bias=(None, np.where(first, 3.0, 1.0))[BIAS.index(bias)],
+        bias=(None, np.where(first, 3.0, 1.0))[BIAS.index(bias)], filled=buffers == BUFFERS[0],
     ):  # fmt: skip
         yield found | {"simulation": simulation}
 
@@ -410,8 +410,9 @@ def _runs(load, n, cases, **options):
     for arrivals in (30_000, 300_000, 3_000_000):
         for name, (policy, law) in cases.items():
             runs[name] = workload.simulate_workload(
-                n, load, policy, law, arrivals=arrivals + 4 * n, replications=8, seed=1, progress=False, **options
-            )
+                n, load, policy, law, arrivals=arrivals + 4 * n, replications=8, seed=1, progress=False,
+                filled=policy.uses_threshold, **options,
+            )  # fmt: skip
             if len(runs) == len(cases):
                 yield {"load": load, "n": n, "runs": dict(runs)}
 

@@ -16,8 +16,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.signal import fftconvolve
 from scipy.stats import t as student
 
-from lbcore import calendar_queue, laws, policies, streams
-from lbcore.compiled import kernel
+from lbcore import calendar_queue, laws, policies, streams, workload
 from lbcore.records import Estimate
 
 _MOST_CELLS = 1 << 18  # of the grid for the workload
@@ -359,7 +358,7 @@ def simulate_path(work, service, load, times, w, *, replications=4, seed=None):
     times, w = laws.vector(times, "times") / service.mean, laws.vector(w, "w") / service.mean
     if np.any(np.diff(times) <= 0.0):
         raise ValueError("times must be increasing")
-    systems = _systems(work.size, service, load, replications, seed, lambda rng: work)
+    systems = _systems(work.size, service, load, replications, seed, work)
     return _over_replications(np.array([[system.profile(t, w) for t in times] for system in systems]))
 
 
@@ -473,41 +472,20 @@ def _over_replications(values, least=0.0):
 def _systems(n, service, load, replications, seed, start=None):
     """Yield replications that start from work in mean service times, by default that of infinitely many servers."""
     replications = policies.whole(replications, "replications", 2)
-    scale = np.append(0.0, np.geomspace(1e-6, 1e12, 20_000))
-    tail = service.residual_tail(service.mean * scale)
-
-    def infinitely_many(rng):
-        work, busy = np.zeros(n), min(n, rng.poisson(load * n))
-        sums = rng.standard_exponential(busy + 1).cumsum()  # over their total: uniform and in order, which is faster
-        work[:busy] = np.interp(-sums[:busy] / sums[-1], -tail, scale)[::-1]
-        return work
-
     packed, seeds = service.stretched(1 / service.mean).packed, streams.states(streams.resolve_seed(seed), replications)
     for stream in seeds:
-        rng = np.random.default_rng([*stream, 1])
-        yield _System((start or infinitely_many)(rng), packed, load * n, stream)
-
-
-@kernel
-def _file_all(empty_at, slots, following, head):
-    """File every server that has work in the calendar."""
-    for i in range(empty_at.size):
-        if empty_at[i] > 0.0:
-            calendar_queue.file(i, empty_at[i], slots, following, head)
+        work = workload.equilibrium_work(n, load, service, stream) if start is None else start
+        yield _System(work, packed, load * n, stream)
 
 
 class _System:
     """One replication of JIQ, started from given work."""
 
     def __init__(self, work, service, rate, stream):
-        slots = calendar_queue.slots_per_unit(work.size)
-        self._state = calendar_queue.new_state(work.size, stream)
-        _, self._clock, place, (self._empty_at, _), (following, idle), head = self._state
-        self._empty_at[:] = work
-        _file_all(self._empty_at, slots, following, head)
-        free = np.flatnonzero(work == 0.0)
-        idle[: free.size], place[1] = free, free.size
-        self._settings = calendar_queue.IDLE_FIRST, rate, slots, np.empty(0), np.empty(0), _EDGES
+        self._state = calendar_queue.new_state(work.size, stream, work)
+        self._clock, self._empty_at = self._state[1], self._state[3][0]
+        slots, none = calendar_queue.slots_per_unit(work.size), np.empty(0)
+        self._settings = calendar_queue.IDLE_FIRST, rate, slots, none, none, _EDGES
         self._laws = True, laws.exponential(1 / rate).packed, service
         self._rate, self.sums = rate, np.zeros(len(calendar_queue.COLUMNS) + _EDGES.size)
 

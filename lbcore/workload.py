@@ -12,12 +12,24 @@ from lbcore import calendar_queue, departures, draws, estimate, laws, policies
 from lbcore.records import Estimate
 
 
+def equilibrium_work(n, load, service, stream):
+    """Return the work of `n` servers, in mean service times, as if there were infinitely many.
+
+    A Poisson number of them, of mean ``load n`` but `n` at most, has an independent residual service time to do.
+    """
+    rng, work = np.random.default_rng([*stream, 1]), np.zeros(n)
+    scale, busy = np.append(0.0, np.geomspace(1e-6, 1e12, 20_000)), min(n, rng.poisson(load * n))
+    sums = rng.standard_exponential(busy + 1).cumsum()  # over their total: uniform and in order, which is faster
+    work[:busy] = np.interp(-sums[:busy] / sums[-1], -service.residual_tail(service.mean * scale), scale)[::-1]
+    return work
+
+
 class _Servers:
     """What the driver needs to know, see :class:`estimate.Model`; times are in mean service times.
 
     Parameters
     ----------
-    n, load, policy, service, interarrival, shares, buffers, work
+    n, load, policy, service, interarrival, shares, buffers, work, filled
         As :func:`simulate_workload` has checked them; `shares`, normalised, are the bias.
     """
 
@@ -25,9 +37,10 @@ class _Servers:
     unit = "arrivals"
     chunk_steps = 1 << 15
 
-    def __init__(self, n, load, policy, service, interarrival, shares, buffers, work):
+    def __init__(self, n, load, policy, service, interarrival, shares, buffers, work, filled=False):
         self.n, self.load, self.policy, self.rate = n, load, policy, load * n
         self.mean, self.bounded, self.work = service.mean, buffers.size > 0, work
+        self._service, self._filled = service, filled
         self.columns = dict.fromkeys(calendar_queue.COLUMNS, 1)
         if work.size:
             self.columns["profile"] = work.size
@@ -73,7 +86,8 @@ class _Servers:
 
     def start(self, stream):
         if self._in_calendar:
-            return calendar_queue.new_state(self.n, stream)
+            work = equilibrium_work(self.n, self.load, self._service, stream) if self._filled else None
+            return calendar_queue.new_state(self.n, stream, work)
         memory = self.policy.new_memory(self.n)
         return departures.new_state(self.n, stream, self._rule, self.policy.parameter, memory)
 
@@ -175,6 +189,7 @@ def simulate_workload(
     buffers=None,
     bias=None,
     work=None,
+    filled=False,
     arrivals=None,
     rel_precision=None,
     replications=None,
@@ -205,6 +220,9 @@ def simulate_workload(
         always, of JIQ when all servers are busy, of JBT(r) when none has fewer than r jobs. Equal by default.
     work : array_like of float >= 0, shape (m,), optional
         Increasing amounts of unfinished work w at which ``profile`` is wanted.
+    filled : bool
+        Start from the equilibrium of infinitely many servers: under JIQ with infinite buffers only. An empty system
+        fills slowly if service is heavy-tailed: at time t it is still ``load * residual_tail(t)`` short of its load.
     arrivals : int >= 1, optional
         Arrivals to simulate, in all replications together.
     rel_precision, replications, seed, threads, progress, live
@@ -266,11 +284,16 @@ def simulate_workload(
     if rel_precision is not None and arrivals is None and math.isinf(service.variance):
         raise ValueError(f"rel_precision is that of mean_total, infinite for {service}; give arrivals instead")
     work = np.empty(0) if work is None else _checked_work(work)
+    if filled and (limits.size or policy.blind or not policy.idle_or_busy_only):
+        raise ValueError(
+            f"filled is for JIQ with infinite buffers, not for {policy}{', finite' if limits.size else ''}"
+        )
     policy.check(n)
     asked = {"n_servers": n, "load": load, "policy": policy, "service": service}
     given = {"interarrival": interarrival, "buffers": buffers, "bias": bias, "work": work if work.size else None}
+    given["filled"] = filled or None
     return estimate.run(
-        _Servers(n, load, policy, service, gaps, shares, limits, work),
+        _Servers(n, load, policy, service, gaps, shares, limits, work, filled),
         asked | {name: value for name, value in given.items() if value is not None},
         steps=arrivals,
         rel_precision=rel_precision,

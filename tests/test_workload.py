@@ -459,6 +459,19 @@ def test_room_for_some_jobs_at_one_server():
     assert near(result.mean_wait, law[1:-1] @ np.arange(1, room) / (1 - law[-1]))
 
 
+def test_filled_servers_need_not_wait_for_a_heavy_tail_to_build_up():
+    """From empty, the busy fraction falls short by ``load * residual_tail(t)`` at time t, whatever the number is."""
+    law, options = laws.pareto(1.5, mean=3.0), {"arrivals": 2_000_000, "work": [0.0, 6.0]}
+    empty, filled = (run(1000, 0.8, policies.jiq(), law, filled=f, **options) for f in (False, True))
+    exact = 0.8 * law.residual_tail([0.0, 6.0])
+    assert np.all(abs(filled.profile.value - exact) <= 2 * filled.profile.half_width)
+    assert np.all(empty.profile.high < exact - 0.02)
+    assert filled.filled and "filled" not in dir(empty)
+    for policy, more in ((policies.random(), {}), (policies.jsq(), {}), (policies.jiq(), {"buffers": 2})):
+        with pytest.raises(ValueError, match="filled is for JIQ with infinite buffers"):
+            run(10, 0.8, policy, filled=True, **more)
+
+
 @pytest.mark.parametrize("law", [laws.lognormal(2), laws.deterministic(), laws.pareto(2.5)], ids=str)
 def test_profile_of_many_servers_is_the_fixed_point(law):
     """Foss and Stolyar (2017), Theorem 2: x*_w = load x residual tail, at load < 1/2 for any law."""
