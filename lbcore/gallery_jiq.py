@@ -8,7 +8,7 @@ from functools import lru_cache
 from zlib import crc32
 
 import numpy as np
-from scipy.stats import gamma
+from scipy.stats import gamma, poisson
 
 from lbcore import explore, jbt, jiq, laws, policies, workload
 from lbcore.figures import Board
@@ -50,6 +50,9 @@ _COLOURS = ("#0072B2", "#009E73", "#E69F00", "#D55E00", "#CC79A7", "#56B4E9")
 _CLASSES = {"Theorem 2": "-", "proved for DHR laws [11]": "--", "conjecture": ":"}
 _LIMIT = {"marker": "v", "markersize": 4.5, "markerfacecolor": "white"}
 _EXACT = {"color": "black", "marker": "D", "markersize": 6.5, "markerfacecolor": "none"}
+_ERLANG = "Erlang's loss formula (heuristic)"
+_LOSS = {"linestyle": "-", "linewidth": 0.7}
+_MANY = np.unique(np.geomspace(1, 2_000_000, 120).round())
 _LINEAR = np.linspace(0.0, 6.0, 61)
 _WORK = np.union1d(_LINEAR, np.geomspace(0.02, 1000.0, 70))
 
@@ -236,6 +239,15 @@ def exact_points(law, load):
     return points
 
 
+def loss_formula(load, n):
+    """Return Erlang's loss formula for arrays `n`: P(wait) comes down to it from above as n grows, unproved.
+
+    While nobody waits the number of busy servers is that of infinitely many, for every law; conditioned to be at
+    most n it is that of Erlang's loss system. What waits adds to it, the less the rarer.
+    """
+    return np.exp(poisson.logpmf(n, load * n) - poisson.logcdf(n, load * n))
+
+
 def _draw_series(panel, label, n, rows, **look):
     """Draw values as a line, and the upper limits where the interval reaches 0."""
     n, (value, low, high) = np.array(n, float), np.array(rows).T
@@ -259,6 +271,8 @@ def convergence_figure(which="wait", sizes=SIZES):
         for load, colour in zip(LOADS, _COLOURS, strict=False):
             style = _CLASSES[proved_by(law, load)]
             rows = [measured(law, load, n)[k] for n in sizes]
+            if which == "wait":
+                panel.line(f"λ = {load}, Erlang", _MANY, loss_formula(load, _MANY), color=colour, **_LOSS)
             _draw_series(panel, f"λ = {load}", sizes, rows, color=colour, linestyle=style)
             points = exact_points(law, load)
             panel.points(f"λ = {load}, exact", list(points), [p[k] for p in points.values()], **_EXACT)
@@ -266,8 +280,10 @@ def convergence_figure(which="wait", sizes=SIZES):
         panel.line(name, [], [], "wall", linestyle=style, color="black")
     panel.points("upper limit (95 %)", [], [], color="black", **_LIMIT)
     panel.points("exact (n = 1, 2)", [], [], **_EXACT)
+    panel.line(_ERLANG, [], [], color="black", **_LOSS)
     shown = {text: line for line, text in zip(*panel.axes.get_legend_handles_labels(), strict=True)}
     names = [*(f"λ = {load}" for load in LOADS), *_CLASSES, "upper limit (95 %)", "exact (n = 1, 2)"]
+    names += [_ERLANG] * (which == "wait")
     look = {"ncols": 5, "frameon": False, "fontsize": 0.85 * board.font}
     board.figure.legend([shown[name] for name in names], names, loc="outside lower center", **look)
     return board
@@ -293,9 +309,11 @@ def draw_convergence(board, result):
         _axes(panel, title, "$n$", ylabel, (0.7, 2e6), (1e-2 * y[0], y[1]), "xy")
         unknown = math.nan if name == "mean" and math.isinf(law.cv2) else 1.0
         rows = [unknown * row[k] for row in result["rows"].values()]
-        _draw_series(panel, "simulated (95 %)", list(result["rows"]), rows, color=_COLOURS[4], linestyle=style)
+        _draw_series(panel, "simulated", list(result["rows"]), rows, color=_COLOURS[4], linestyle=style)
         panel.points("exact", list(exact), [unknown * p[k] for p in exact.values()], **_EXACT)
-    board["wait"].legend("lower left")
+    board["wait"].line(_ERLANG, _MANY, loss_formula(load, _MANY), "limit", **_LOSS)
+    board["mean"].line(_ERLANG, [], [], "limit", **_LOSS)  # for the legend, where nothing lies behind it
+    board["mean"].legend("lower left")
     board["distance"].note(f"{law}\nλ = {load:.3g}\n{proved_by(law, load)}", x=0.97, y=0.95)
     board["mean"].note("infinite for every n: not shown" if math.isinf(law.cv2) else "", x=0.97, y=0.95)
 

@@ -61,6 +61,16 @@ def test_measured_points_hit_the_exact_ones():
     assert gallery_jiq.exact_points(laws.exponential(), load)[n][2] == pytest.approx(2 * load**2 / (0.2 * 2.6))
 
 
+def test_loss_formula_by_its_recursion_and_below_what_is_measured():
+    blocked = 1.0  # B(k) = a B(k - 1) / (k + a B(k - 1))
+    for k in range(1, 101):
+        blocked = 80 * blocked / (k + 80 * blocked)
+    assert gallery_jiq.loss_formula(0.8, np.array([100]))[0] == pytest.approx(blocked)
+    found = gallery_jiq.measured(laws.uniform(), 0.8, 100, 2_000_000)[0]
+    assert blocked <= found[2]
+    assert found[1] <= 1.5 * blocked
+
+
 def test_convergence_figure_keeps_three_classes_apart():
     board = gallery_jiq.convergence_figure("distance", sizes=(10, 1000))
     styles = {"λ = 0.45": "-", "λ = 0.6": {True: "--", False: ":"}, "λ = 0.95": {True: "--", False: ":"}}
