@@ -324,32 +324,26 @@ explore_convergence = convergence.explore
 
 # ---- fluid paths -------------------------------------------------------------------------------------------
 
-# name -> fractions of servers and their work; None: work spread evenly over 0 to 4
-STATES = {
-    "all busy, equal work 2": [(1.0, 2.0)],
-    "half overloaded: 0.5 and 8": [(0.5, 0.5), (0.5, 8.0)],
-    "90 % overloaded: idle and 8": [(0.1, 0.0), (0.9, 8.0)],
-    "all busy, work spread over 0 to 4": None,
-    "empty": [(1.0, 0.0)],
+STATES = {  # the work of servers at the places p, between 0 and 1
+    "all busy, equal work 2": lambda p: 2.0 + 0.0 * p,
+    "half overloaded: 0.5 and 8": lambda p: np.where(p < 0.5, 0.5, 8.0),
+    "90 % overloaded: idle and 8": lambda p: np.where(p < 0.1, 0.0, 8.0),
+    "all busy, work spread over 0 to 4": lambda p: 4.0 * p,
+    "empty": lambda p: 0.0 * p,
 }
 _TIMES = np.linspace(0.0, 16.0, 129)
 _LEVELS = np.linspace(0.0, 8.5, 137)
 
 
-def initial_profile(state):
-    """Return the profile ``x_w`` of one of `STATES`, as a function of arrays."""
-    if STATES[state] is None:
-        return lambda w: np.maximum(1.0 - w / 4.0, 0.0)
-    return lambda w: sum(share * (w < work) for share, work in STATES[state]) + 0.0 * w
-
-
 def initial_work(state, n):
-    """Return the work of each of `n` servers in one of `STATES`."""
-    places = (np.arange(n) + 0.5) / n
-    if STATES[state] is None:
-        return 4.0 * places
-    shares, work = np.array(STATES[state]).T
-    return work[np.searchsorted(np.cumsum(shares), places)]
+    """Return the work of each of `n` servers in one of `STATES`, in increasing order."""
+    return STATES[state]((np.arange(n) + 0.5) / n)
+
+
+def initial_profile(state):
+    """Return the profile ``x_w`` of 10^4 servers in one of `STATES`, as a function of arrays."""
+    work = initial_work(state, 10_000)
+    return lambda w: 1.0 - np.searchsorted(work, w, side="right") / work.size
 
 
 def lemmas(state, load):

@@ -42,11 +42,12 @@ def test_classes_and_lemmas():
     assert "conjecture" in gallery_jiq.lemmas("all busy, equal work 2", 0.5)
 
 
-@pytest.mark.parametrize("state", gallery_jiq.STATES)
-def test_initial_work_has_the_initial_profile(state):
-    work, w = gallery_jiq.initial_work(state, 1000), np.linspace(0, 9, 37)
-    share = np.mean(work[:, None] > w, axis=0)
-    assert gallery_jiq.initial_profile(state)(w) == pytest.approx(share, abs=1e-3)
+def test_initial_profiles():
+    w = np.linspace(0, 9, 37)
+    exact = 1.0 * (w < 2), 0.5 * (w < 0.5) + 0.5 * (w < 8), 0.9 * (w < 8), np.maximum(1 - w / 4, 0), 0 * w
+    for state, profile in zip(gallery_jiq.STATES, exact, strict=True):
+        assert gallery_jiq.initial_profile(state)(w) == pytest.approx(profile, abs=1e-4)
+        assert np.mean(gallery_jiq.initial_work(state, 1000) > 1.0) == pytest.approx(profile[4], abs=1e-3)
 
 
 def test_measured_points_hit_the_exact_ones():
