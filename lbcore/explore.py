@@ -11,6 +11,8 @@ import math
 import re
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
@@ -266,6 +268,33 @@ class Explorer(widgets.VBox):
         self.image.value = picture
         if self.message.layout.display != "none":
             self.image.layout.display, self.message.layout.display = None, "none"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with and without sliders: what `Explorer` needs, `controls` being a function that makes them."""
+
+    name: str
+    compute: Callable
+    draw: Callable
+    panels: list
+    controls: Callable
+    scale: float = 1.0
+    aspect: float = 0.66
+
+    def explore(self):
+        """Return the figure with sliders."""
+        size = {"scale": self.scale, "aspect": self.aspect}
+        return Explorer(self.name, self.controls(), self.compute, self.draw, self.panels, **size)
+
+    def figure(self, **values):
+        """Return the static figure; `values` replace those at which the sliders start, and need not be on them."""
+        start = {name: control.value for name, control in self.controls().items()}
+        result = self.compute(**start | values)
+        if hasattr(result, "__next__"):
+            *_, result = result  # the best of ever better ones
+        board = figures.Board(self.panels, width=self.scale * figures.SCREEN["width"], aspect=self.aspect)
+        return board.draw(self.draw, result)
 
 
 def _sentence(error):

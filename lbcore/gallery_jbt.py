@@ -57,9 +57,14 @@ _FIXED = {
 }
 
 
-def _thresholds(r, k):
+def _thresholds(r, k, own=()):
+    """Return what `draw_thresholds` draws.
+
+    `own` are points of policies of your own, rows (name, epsilons, epsilon E[Q1 + Q2], half-widths).
+    """
     curves = {name: _family(rule, parameters) for name, (rule, parameters, _) in _FIXED.items()}
-    return {"r": r, "k": k, "r curve": _curve("r constant", r), "k curve": _curve("r = K log(1/ε)", k)} | curves
+    moving = {"r curve": _curve("r constant", r), "k curve": _curve("r = K log(1/ε)", k)}
+    return {"r": r, "k": k, "own": own} | moving | curves
 
 
 def draw_thresholds(board, result):
@@ -82,29 +87,21 @@ def draw_thresholds(board, result):
     lines = [v for y in (2.0, limit, 4.0) for v in (y, y, math.nan)]
     ends = [_EPSILONS[0], _EPSILONS[-1], math.nan]
     panel.line("limits (of constant r: new)", ends * 3, lines, "limit")
-    for name, points in result.get("own", {}).items():
+    for name, *points in result["own"]:
         panel.points(f"{name} (simulated)", *points, "third")
     panel.note(f"r = {r}: limit {limit:.5g};  K = {k:.3g}", x=0.97, y=0.03)
     panel.legend("upper left", columns=2)
 
 
-def thresholds_figure(r=1, k=1.5, **own):
-    """Return the headline figure; `own` are points of policies of yours: name = (epsilons, scaled means, half-widths).
-
-    A scaled mean is epsilon E[Q1 + Q2].
-    """
-    return Board([["mean", "condition"]]).draw(draw_thresholds, _thresholds(r, k) | {"own": own})
-
-
-def explore_thresholds():
-    """Explore which thresholds are delay optimal, by the exact two-server chain."""
-    return explore.Explorer(
-        "jbt-thresholds",
-        {"r": explore.whole_slider("constant r", 1, 1, 12), "k": explore.log_slider("K of K log(1/ε)", 1.5, 0.1, 3.0)},
-        _thresholds,
-        draw_thresholds,
-        [["mean", "condition"]],
-    )
+thresholds = explore.Picture(
+    "jbt-thresholds",
+    _thresholds,
+    draw_thresholds,
+    [["mean", "condition"]],
+    lambda: {
+        "r": explore.whole_slider("constant r", 1, 1, 12), "k": explore.log_slider("K of K log(1/ε)", 1.5, 0.1, 3.0)
+    },
+)  # fmt: skip
 
 
 def draw_u_shape(board, result):
@@ -145,11 +142,6 @@ def _u_shape(n, epsilon):
     yield found | {"mean": means, "half_width": np.zeros(len(r)), "bound": bound}
 
 
-def u_shape_figure(epsilon=0.05):
-    """Return the static figure of `draw_u_shape` for two servers."""
-    return Board([["u"]], width=0.75 * SCREEN["width"]).draw(draw_u_shape, list(_u_shape(2, epsilon))[-1])
-
-
 _FAIR = "services 0 or 2, batches 0 or 2N"
 _SYSTEMS = {  # number of servers -> law of the batch at capacity, and of the services, equal or one for each server
     _FAIR: lambda n: (laws.pmf([0, 2 * n], [0.5, 0.5]), laws.pmf([0, 2], [0.5, 0.5])),
@@ -177,16 +169,14 @@ def _refined(cases, batch, services):
             yield means.copy(), half_widths.copy()
 
 
-def explore_u_shape():
-    """Explore the best threshold: exact for two servers, simulated and refining for more."""
-    return explore.Explorer(
-        "jbt-u-shape",
-        {"n": explore.whole_slider("servers N", 2, 2, 20), "epsilon": explore.log_slider("gap ε", 0.05, 0.01, 0.5)},
-        _u_shape,
-        draw_u_shape,
-        [["u"]],
-        scale=0.75,
-    )
+u_shape = explore.Picture(
+    "jbt-u-shape",
+    _u_shape,
+    draw_u_shape,
+    [["u"]],
+    lambda: {"n": explore.whole_slider("servers N", 2, 2, 20), "epsilon": explore.log_slider("gap ε", 0.05, 0.01, 0.5)},
+    scale=0.75,
+)
 
 
 def rate_series(n_servers, threshold=1, system=_FAIR, epsilons=(0.2, 0.14, 0.1, 0.07, 0.05, 0.035), effort=5e5):
@@ -196,7 +186,7 @@ def rate_series(n_servers, threshold=1, system=_FAIR, epsilons=(0.2, 0.14, 0.1, 
     ----------
     n_servers, threshold : int
     system : str
-        One of the laws that `explore_slotted` offers for equal servers.
+        One of the laws that `slotted_systems` offers for equal servers.
     epsilons : sequence of m floats
     effort : float
         Slots simulated at gap epsilon are ``effort / epsilon``.
@@ -296,21 +286,19 @@ def _slotted(n, r, k, system):
         yield {"n": n, "r": r, "limits": limits, "mean": means, "half_width": half_widths}
 
 
-def explore_slotted():
-    """Explore the slotted model of the paper for up to 50 servers, equal or not."""
-    return explore.Explorer(
-        "jbt-slotted",
-        {
-            "n": explore.whole_slider("servers N", 5, 2, 50),
-            "r": explore.whole_slider("constant r", 2, 1, 20),
-            "k": explore.log_slider("K of K log(1/ε)", 1.5, 0.1, 3.0),
-            "system": explore.choice("laws", list(_SYSTEMS)),
-        },
-        _slotted,
-        draw_slotted,
-        [["ratio"]],
-        scale=0.8,
-    )
+slotted_systems = explore.Picture(
+    "jbt-slotted",
+    _slotted,
+    draw_slotted,
+    [["ratio"]],
+    lambda: {
+        "n": explore.whole_slider("servers N", 5, 2, 50),
+        "r": explore.whole_slider("constant r", 2, 1, 20),
+        "k": explore.log_slider("K of K log(1/ε)", 1.5, 0.1, 3.0),
+        "system": explore.choice("laws", list(_SYSTEMS)),
+    },
+    scale=0.8,
+)
 
 
 def draw_collapse(board, result):
@@ -376,16 +364,17 @@ def collapse_figure(epsilons=(0.2, 0.1, 0.05), r=(2, 4, 8, 12, 16, 24)):
     return board
 
 
-def explore_collapse():
-    """Explore state-space collapse: where two queues are under JBT(r), exactly, and under random routing."""
-    return explore.Explorer(
-        "jbt-collapse",
-        {"r": explore.whole_slider("threshold r", 8, 1, 25), "epsilon": explore.log_slider("gap ε", 0.1, 0.05, 0.5)},
-        _collapse,
-        draw_collapse,
-        [["jbt", "random", "tail"]],
-        aspect=0.95,
-    )
+collapse = explore.Picture(
+    "jbt-collapse",
+    _collapse,
+    draw_collapse,
+    [["jbt", "random", "tail"]],
+    lambda: {
+        "r": explore.whole_slider("threshold r", 8, 1, 25),
+        "epsilon": explore.log_slider("gap ε", 0.1, 0.05, 0.5),
+    },
+    aspect=0.95,
+)
 
 
 def draw_kelly_laws(board, result):
@@ -418,22 +407,14 @@ def _excess(k, smallest=0.01, count=12):
     return {"k": k, "epsilons": epsilons, "excess": np.array(excess), "theta": theta}
 
 
-def kelly_laws_figure(k=1.0):
-    """Return the static figure of `draw_kelly_laws`, down to epsilon = 0.005."""
-    board = Board([["excess"]], width=0.75 * SCREEN["width"])
-    return board.draw(draw_kelly_laws, _excess(k, 0.005, 25))
-
-
-def explore_kelly_laws():
-    """Explore the conjecture of Kelly and Laws: how large K must be in r = K log(1/epsilon)."""
-    return explore.Explorer(
-        "jbt-kelly-laws",
-        {"k": explore.log_slider("K", 1.0, 0.1, 3.0)},
-        _excess,
-        draw_kelly_laws,
-        [["excess"]],
-        scale=0.75,
-    )
+kelly_laws = explore.Picture(
+    "jbt-kelly-laws",
+    _excess,
+    draw_kelly_laws,
+    [["excess"]],
+    lambda: {"k": explore.log_slider("K", 1.0, 0.1, 3.0)},
+    scale=0.75,
+)
 
 
 _FRAMES = 400
@@ -494,21 +475,17 @@ def draw_watch(board, result):
     panel.legend("upper left", columns=4)
 
 
-def explore_watch():
-    """Watch JBT(r) beside another policy on the same arrivals and services, slot by slot."""
-    return explore.Explorer(
-        "jbt-watch",
-        {
-            "left": explore.choice("on the left", list(_BESIDE.items())),
-            "r": explore.whole_slider("threshold r", 8, 1, 60),
-            "n": explore.whole_slider("servers N", 5, 2, 12),
-            "epsilon": explore.log_slider("gap ε", 0.3, 0.02, 0.5),
-            "slot": explore.player("slot", _FRAMES),
-        },
-        lambda left, r, n, epsilon, slot: {
-            "left": left, "r": r, "slot": slot, "films": _films(left, r, n, epsilon)
-        },
-        draw_watch,
-        [["left", "right"], ["sum", "sum"]],
-        aspect=0.5,
-    )  # fmt: skip
+watch = explore.Picture(
+    "jbt-watch",
+    lambda left, r, n, epsilon, slot: {"left": left, "r": r, "slot": slot, "films": _films(left, r, n, epsilon)},
+    draw_watch,
+    [["left", "right"], ["sum", "sum"]],
+    lambda: {
+        "left": explore.choice("on the left", list(_BESIDE.items())),
+        "r": explore.whole_slider("threshold r", 8, 1, 60),
+        "n": explore.whole_slider("servers N", 5, 2, 12),
+        "epsilon": explore.log_slider("gap ε", 0.3, 0.02, 0.5),
+        "slot": explore.player("slot", _FRAMES),
+    },
+    aspect=0.5,
+)

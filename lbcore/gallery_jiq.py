@@ -1,9 +1,7 @@
 """The pictures of notebook 02: Join-Idle-Queue with general service (paper B)."""
 
 import math
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache
 from zlib import crc32
 
@@ -89,29 +87,6 @@ def _controls(load=0.8, n=None, law=True, **more):
     return controls | more
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A figure with and without sliders: what :class:`lbcore.explore.Explorer` needs, `controls` being a function."""
-
-    name: str
-    compute: Callable
-    draw: Callable
-    panels: list
-    controls: Callable
-    aspect: float = 0.9
-
-    def explore(self):
-        """Return the figure with sliders."""
-        about = {"aspect": self.aspect}
-        return explore.Explorer(f"jiq-{self.name}", self.controls(), self.compute, self.draw, [self.panels], **about)
-
-    def figure(self, **values):
-        """Return the static figure; `values` replace those at which the sliders start, `family` may be any law."""
-        start = {name: control.value for name, control in self.controls().items()}
-        *_, result = self.compute(**start | values)
-        return Board([self.panels], aspect=self.aspect).draw(self.draw, result)
-
-
 def _axes(panel, title, xlabel, ylabel, x, y, log=""):
     """Describe a panel; `x` and `y` are its limits, `log` names its logarithmic axes."""
     panel.describe(title, xlabel, ylabel, **{f"{axis}scale": "log" for axis in log})
@@ -184,14 +159,13 @@ def draw_fixed_point(board, result):
     board["linear"].note(about, x=0.97, y=0.98)
 
 
-fixed_point = Picture(
-    "fixed-point", _fixed_point, draw_fixed_point, ["linear", "tail"],
+fixed_point = explore.Picture(
+    "jiq-fixed-point", _fixed_point, draw_fixed_point, [["linear", "tail"]],
     lambda: _controls(
         n=(10, 1, 1_000_000), arrivals=explore.choice("arrivals (§6)", list(ARRIVALS)),
         buffers=explore.choice("buffers (§6)", BUFFERS), bias=explore.choice("bias if all busy (§6)", BIAS),
-    ), 0.66,
+    ),
 )  # fmt: skip
-explore_fixed_point = fixed_point.explore
 
 
 # ---- convergence -------------------------------------------------------------------------------------------
@@ -318,8 +292,9 @@ def draw_convergence(board, result):
     board["mean"].note("infinite for every n: not shown" if math.isinf(law.cv2) else "", x=0.97, y=0.95)
 
 
-convergence = Picture("convergence", _convergence, draw_convergence, list(QUANTITIES), _controls)
-explore_convergence = convergence.explore
+convergence = explore.Picture(
+    "jiq-convergence", _convergence, draw_convergence, [list(QUANTITIES)], _controls, aspect=0.9
+)
 
 
 # ---- fluid paths -------------------------------------------------------------------------------------------
@@ -404,13 +379,12 @@ def draw_fluid(board, result):
         panel.legend("upper right")
 
 
-fluid = Picture(
-    "fluid", _fluid_result, draw_fluid, ["distance", "busy", "profile"],
+fluid = explore.Picture(
+    "jiq-fluid", _fluid_result, draw_fluid, [["distance", "busy", "profile"]],
     lambda: _controls(
         0.45, state=explore.choice("start", list(STATES)), row=explore.player("time t × 8", len(_TIMES))
-    ),
+    ), aspect=0.9,
 )  # fmt: skip
-explore_fluid = fluid.explore
 
 
 # ---- insensitivity and its price ---------------------------------------------------------------------------
@@ -458,11 +432,10 @@ def draw_insensitivity(board, result):
     board["wait"].note(f"λ = {load:.3g}, n = {n}", x=0.97, y=0.95)
 
 
-insensitivity = Picture(
-    "insensitivity", _insensitivity, draw_insensitivity, ["wait", "variance", "two"],
-    lambda: _controls(n=(100, 1, 10_000), law=False), 1.0,
+insensitivity = explore.Picture(
+    "jiq-insensitivity", _insensitivity, draw_insensitivity, [["wait", "variance", "two"]],
+    lambda: _controls(n=(100, 1, 10_000), law=False), aspect=1.0,
 )  # fmt: skip
-explore_insensitivity = insensitivity.explore
 
 
 # ---- JIQ, JSQ(2), random -----------------------------------------------------------------------------------
@@ -510,10 +483,9 @@ def draw_comparison(board, result):
     costs.legend("lower right")
 
 
-comparison = Picture(
-    "comparison", _comparison, draw_comparison, ["profile", "messages"], lambda: _controls(n=(500, 2, 5000)), 0.66
+comparison = explore.Picture(
+    "jiq-comparison", _comparison, draw_comparison, [["profile", "messages"]], lambda: _controls(n=(500, 2, 5000))
 )
-explore_comparison = comparison.explore
 
 
 # ---- independence ------------------------------------------------------------------------------------------
@@ -559,11 +531,10 @@ def draw_independence(board, result):
     panel.note(about, x=0.97, y=0.95)
 
 
-independence = Picture(
-    "independence", _independence, draw_independence, ["joint", "sizes"],
-    lambda: _controls(0.6, n=(100, 10, 3000)), 0.66,
+independence = explore.Picture(
+    "jiq-independence", _independence, draw_independence, [["joint", "sizes"]],
+    lambda: _controls(0.6, n=(100, 10, 3000)),
 )  # fmt: skip
-explore_independence = independence.explore
 
 
 # ---- your own data -----------------------------------------------------------------------------------------

@@ -105,17 +105,17 @@ def test_log_slider_covers_its_range_on_a_grid_the_browser_keeps(value, low, hig
     assert slider.value == pytest.approx(value, rel=0.006)
 
 
-EXPLORERS = [
-    getattr(module, name)
+PICTURES = [
+    picture
     for module in (gallery_jbt, gallery_jiq, gallery_jsq, gallery_jsq_finite)
-    for name in vars(module)
-    if name.startswith("explore_")
+    for picture in vars(module).values()
+    if isinstance(picture, explore.Picture)
 ]
 
 
-@pytest.mark.parametrize("make", EXPLORERS, ids=lambda make: make.__name__)
-def test_explorers_draw_at_both_ends_of_all_sliders(make):
-    explorer = make()
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
+def test_explorers_draw_at_both_ends_of_all_sliders(picture):
+    explorer = picture.explore()
     for end in (0, -1):
         before = explorer.image.value
         for control in explorer.controls.values():

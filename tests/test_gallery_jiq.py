@@ -17,7 +17,7 @@ def first_pictures(explorer, count=2):
 
 @pytest.mark.parametrize("family", gallery_jiq.FAMILIES)
 def test_fixed_point_draws_every_law_and_switch(family):
-    explorer = gallery_jiq.explore_fixed_point()
+    explorer = gallery_jiq.fixed_point.explore()
     values = explorer.values | {"family": family, "n": 10.0}
     for change in (
         {},

@@ -13,7 +13,7 @@ def opened(lab, page, explorer):
     """Return a notebook that holds one explorer."""
     folder, address = lab
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}}
-    cells = [nbformat.v4.new_code_cell(f"import lbcore as lb\nlb.gallery_jiq.explore_{explorer}()")]
+    cells = [nbformat.v4.new_code_cell(f"import lbcore as lb\nlb.gallery_jiq.{explorer}.explore()")]
     name = f"jiq_{explorer}.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), folder / name)
     return Notebook(page, address(name))

@@ -223,14 +223,14 @@ def test_negative_control_a_raising_callback_is_seen_and_recovered_from(lab, pag
         ("u_shape", ["gap ε", "servers N"]),
         ("collapse", ["threshold r", "gap ε"]),
         ("kelly_laws", ["K"]),
-        ("slotted", ["constant r", "servers N"]),
+        ("slotted_systems", ["constant r", "servers N"]),
         ("watch", ["threshold r", "slot"]),
     ],
 )
 def test_threshold_explorers_at_both_ends(lab, page, title, labels):
     folder, address = lab
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}}
-    cells = [nbformat.v4.new_code_cell(f"import lbcore as lb\nlb.gallery_jbt.explore_{title}()")]
+    cells = [nbformat.v4.new_code_cell(f"import lbcore as lb\nlb.gallery_jbt.{title}.explore()")]
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), folder / f"{title}.ipynb")
     notebook = Notebook(page, address(f"{title}.ipynb"))
     notebook.settled()
