@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
+from scipy.stats import poisson
 
 from lbcore import checks
 from lbcore.compiled import kernel
@@ -167,12 +168,16 @@ def finite_law(n_servers, beta):
     Phases and levels whose probability is below about e^-45 relative to the likeliest are cut, `FiniteLaw.truncation`
     tells. Method: see the head of this module; it is not in the paper.
     """
-    allowed = f"the number of servers must be a whole number from 1 to {N_MAX}"
-    n = checks.whole(checks.real(n_servers, "n_servers", 1, N_MAX, allowed=allowed), "n_servers", 1, allowed=allowed)
+    return _cached_law(*_checked(n_servers, beta, N_MAX))
+
+
+def _checked(n_servers, beta, most):
+    allowed = f"the number of servers must be a whole number from 1 to {most}"
+    n = checks.whole(checks.real(n_servers, "n_servers", 1, most, allowed=allowed), "n_servers", 1, allowed=allowed)
     beta = checks.real(beta, "beta", *BETA_RANGE, allowed=_ALLOWED)
     if beta * math.sqrt(n) >= n:
         raise ValueError(f"beta = {beta:g} leaves no arrivals to {n} servers; {_ALLOWED}")
-    return _cached_law(n, beta)
+    return n, beta
 
 
 @lru_cache(maxsize=128)
@@ -194,3 +199,92 @@ def _cached_law(n, beta):
         n, beta, -k / root, j / root, kk / n, jj / n, all_busy / scale, j / accepted, full, edge / scale + cut,
         (first, second), two, idle,
     )  # fmt: skip
+
+
+def transient_law(n_servers, beta, start, times):
+    """Return the exact law of (Q1, Q2) at given times from one start, by uniformisation of the chain of `finite_law`.
+
+    Parameters
+    ----------
+    n_servers : int
+        ``1 <= N <= 1000``; the work grows like ``N^2`` times the last time.
+    beta : float
+        As for `finite_law`.
+    start : (float, float)
+        Scaled ``((Q1 - N)/sqrt(N), Q2/sqrt(N))``, rounded to a state ``0 <= Q2 <= Q1 <= N``.
+    times : (k,) array_like
+        Not negative, at most 100 mean service times.
+
+    Returns
+    -------
+    TransientLaw
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not a number of its range, or the start is no state.
+    """
+    n, beta = _checked(n_servers, beta, 1000)
+    root = math.sqrt(n)
+    allowed = f"a start satisfies Q1 <= 0 <= Q2 and, with {n} servers, Q2 <= sqrt(N) + Q1"
+    idle, two = start
+    idle = round(-root * checks.real(idle, "Q1", -root, 0.0, allowed=allowed))
+    two = round(root * checks.real(two, "Q2", 0.0, root, allowed=allowed))
+    if idle + two > n:
+        raise ValueError(f"the start is no state; {allowed}")
+    times = np.atleast_1d(np.asarray(times, float))
+    if not ((times >= 0) & (times <= 100)).all():
+        raise ValueError("times must be from 0 to 100 mean service times")
+    rate, last = n - beta * root, times.max()
+    kept = min(n, math.ceil(max(idle, beta * root) + 6 * root)) + 1
+    top = min(n, math.ceil(two + root * min(5 * math.sqrt(2 * last), 25 / beta)) + 1) + 1
+    i, j = np.ogrid[:kept, :top]
+    one, down = np.maximum(n - i - j, 0) / (rate + n), j / (rate + n)
+    up = rate / (rate + n)
+    stay = 1 - up - one - down
+    if top > n:
+        stay[0, n] += up  # blocked
+    p = np.zeros((kept, top))
+    p[idle, two] = 1.0
+    steps = int(poisson.isf(1e-13, (rate + n) * last)) + 1
+    phases, levels = np.empty((steps, kept)), np.empty((steps, top))
+    for step in range(steps):
+        phases[step], levels[step] = p.sum(axis=1), p.sum(axis=0)
+        moved = stay * p
+        moved[:-1] += up * p[1:]
+        moved[0, 1:] += up * p[0, :-1]
+        moved[1:] += (one * p)[:-1]
+        moved[:, :-1] += (down * p)[:, 1:]
+        p = moved
+    weights = poisson.pmf(np.arange(steps), (rate + n) * times[:, None])
+    phases, levels = weights @ phases, weights @ levels
+    return TransientLaw(
+        n, beta, times, -(phases @ np.arange(kept)) / root, levels @ np.arange(top) / root,
+        max(0.0, 1 - float(phases.sum(axis=1).min())), levels, phases,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class TransientLaw:
+    """The law of (Q1, Q2) of `n_servers` servers at `times`. Made by `transient_law`.
+
+    Attributes
+    ----------
+    n_servers, beta, times
+        As given.
+    mean_q1, mean_q2 : (k,) arrays
+        In the scaled units of `FiniteLaw`.
+    truncation : float
+        Probability that left the states kept, at most, over the times: a bound on what is missing from each law.
+    q2_weights, idle_weights : (k, levels), (k, phases) arrays
+        ``P(Q2(t) = j)`` and ``P(N - Q1(t) = i)``.
+    """
+
+    n_servers: int
+    beta: float
+    times: np.ndarray
+    mean_q1: np.ndarray
+    mean_q2: np.ndarray
+    truncation: float
+    q2_weights: np.ndarray = field(repr=False)
+    idle_weights: np.ndarray = field(repr=False)

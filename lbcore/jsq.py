@@ -32,6 +32,7 @@ from scipy.interpolate import BarycentricInterpolator, BPoly
 from lbcore import checks, mmn, policies
 from lbcore.compiled import kernel
 from lbcore.finite import finite_law as finite_law
+from lbcore.finite import transient_law as transient_law
 
 BETA_RANGE = (0.01, 6.0)
 _ALLOWED = f"the exact law is certified for {BETA_RANGE[0]:g} <= beta <= {BETA_RANGE[1]:g}"

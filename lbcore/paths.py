@@ -1,11 +1,15 @@
-r"""Paper C: paths of the JSQ diffusion, sampled without bias at the wall.
+r"""Paper C: paths of the JSQ diffusion, sampled with exact reflection and weak order two.
 
-Over a step the drift of Q1 is held fixed. Given the Gaussian increment ``d`` of variance ``2 step`` the maximum of
-the Brownian bridge is drawn exactly, ``M = (d + sqrt(d^2 + 4 step E)) / 2`` with ``E`` exponential, and the local
-time is ``max(0, Q1 + M)``. The drift is then replaced by the mean of its values at both ends and the step is
-repeated with the same ``d`` and ``E`` (predictor and corrector); Q2 decays exactly while the local time of the step
-flows in evenly. Measured at ``step = 0.1`` for ``beta`` = 0.5, 1, 2: E Q2 is off by 0.3, 0.8, 1.4 % and E Q2^2 by 0.2,
-1.0, 1.9 % (with the first drift alone by up to 9 and 12 %); at 0.03 by less than the 0.3 to 0.9 % that was resolved.
+Over a step of length ``h``, centred at 0, ``(X, Y) = e^t (Q1, Q2)`` knows no decay, ``dX = sqrt(2) e^t dW +
+(Y - beta e^t) dt - dL'``, ``dY = dL'``: a reflected Brownian motion by the clock ``sinh h``, exact as long as the wall
+is not met. With ``Y`` fixed, the increment and, given it, the maximum of the Brownian bridge are drawn exactly; they
+give the local time ``l`` and the end point ``-b`` of a path from ``-a``. What the fixed drift misses is put in as its
+mean given ``(a, l, b)``. Those means are short, for ``a + l + b = c`` is a level that a Brownian motion first reaches
+at the end of the step, and of that time the parts ``a, l, b`` of the way take the shares ``a/c, l/c, b/c`` on average:
+the gain of ``Y`` goes on for the time ``T = h l / c`` at the wall, so ``l`` becomes ``l (e^T - 1) / T`` and ``b``
+becomes ``b e^-T``; and as the clock runs faster at the end of the step, both gain about ``Y h^2 (a + l) b / c^2``.
+Measured at ``step = 0.1``, ``beta`` = 0.5, 1, 2: E Q2, E Q2^2 and E Q1^2 are off by at most 0.5 %, and errors fall
+by four when the step is halved.
 """
 
 import math
@@ -26,16 +30,19 @@ def _move(x, y, beta, step, words):
     """Return (Q1, Q2, local time gained, words) after one step from ``(x, y)``."""
     normal, words = take_normal(words)
     height, words = take_exponential(words)
-    noise, decay = math.sqrt(2 * step) * normal, math.exp(-step)
-    lean = first = y - x - beta
-    gained = end = later = 0.0
-    for _ in range(2):
-        d = lean * step + noise
-        gained = max(0.0, x + 0.5 * (d + math.sqrt(d * d + 4 * step * height)))
-        end = x + d - gained
-        later = y * decay + gained * (1 - decay) / step
-        lean = 0.5 * (first + later - end - beta)
-    return min(end, 0.0), later, gained, words
+    decay, clock = math.exp(-0.5 * step), math.sinh(step)
+    y *= decay
+    a = -x * decay
+    d = y * step - 2 * beta * math.sinh(0.5 * step) + math.sqrt(2 * clock) * normal
+    gained = max(0.0, 0.5 * (d + math.sqrt(d * d + 4 * clock * height)) - a)
+    b = max(0.0, a - d + gained)
+    if gained > 0:
+        c = a + gained + b
+        at_wall = step * gained / c
+        late = y * step * step * (a + gained) * b / (c * c)
+        b = b * math.exp(-at_wall) + late
+        gained = gained * math.expm1(at_wall) / at_wall + late
+    return -b * decay, (y + gained) * decay, gained, words
 
 
 @kernel
@@ -89,6 +96,22 @@ def _first_time(x, y, level, beta, step, stream, horizon):
 def _first_times(x, y, level, beta, step, stream, horizon, times):
     for k in range(len(times)):
         times[k] = _first_time(x, y, level, beta, step, stream, horizon)
+
+
+@kernel
+def _states(x, y, beta, times, step, stream, found):
+    """Fill `found`, shape (paths, times, 2), with (Q1, Q2) at the times, each gap cut into equal steps."""
+    words = load(stream)
+    for path in range(len(found)):
+        at, q1, q2 = 0.0, x, y
+        for k in range(len(times)):
+            steps = math.ceil((times[k] - at) / step)
+            even = (times[k] - at) / max(steps, 1)
+            for _ in range(steps):
+                q1, q2, _, words = _move(q1, q2, beta, even, words)
+            at = times[k]
+            found[path, k] = q1, q2
+    store(stream, words)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -183,7 +206,7 @@ def simulate_diffusion(
     -------
     Simulation
         With the estimates ``mean_q2, mean_q2_squared, mean_q1, mean_q1_squared, local_time_rate``. In this scheme the
-        last equals the first by construction.
+        last equals the first by construction, up to a factor ``1 + step^2 / 24``.
 
     Raises
     ------
@@ -221,6 +244,42 @@ class _Diffusion:
             "mean_q1_squared": sample.ratio("q1_squared", "time"),
             "local_time_rate": sample.ratio("local", "time"),
         }
+
+
+def sample_states(beta, start, times, *, step=0.05, paths=10_000, seed=None):
+    """Sample the transient law: independent paths of the diffusion from one start, seen at given times.
+
+    Parameters
+    ----------
+    beta : float
+        Halfin-Whitt slack, positive.
+    start : (float, float)
+        ``(Q1, Q2)`` at time 0 with ``Q1 <= 0 <= Q2``.
+    times : (k,) array_like
+        Increasing, not negative, in mean service times.
+    step : float
+        Longest time step.
+    paths : int
+    seed : int or None
+
+    Returns
+    -------
+    (paths, k, 2) array
+        ``(Q1, Q2)`` of each path at each time.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not a number of its range.
+    """
+    beta, step, (x, y) = _beta(beta), _step(step), check_start(start)
+    paths = checks.whole(paths, "paths", 1, allowed="there must be at least one path")
+    times = np.atleast_1d(np.asarray(times, float))
+    if not (np.isfinite(times).all() and (np.diff(times, prepend=0.0) >= 0).all()):
+        raise ValueError("times must be finite, not negative and increasing")
+    found = np.empty((paths, len(times), 2))
+    _states(x, y, beta, times, step, streams.states(seed, 1)[0], found)
+    return found
 
 
 def mean_first_time(beta, start, *, level=None, step=0.01, paths=1000, horizon=1e5, seed=None):
