@@ -518,14 +518,7 @@ def _solve(beta, n, first_step):
     nodes, matrix = _radau(_STAGES)
     sizes = _steps(first_step)
     start = -math.log(_Y_TOP)
-    with np.errstate(under="ignore", over="ignore", invalid="ignore"):
-        profile = top.profile(grid.x, _Y_TOP) * np.exp(-_log_gauss(grid.x, beta))
-    profile[grid.x * _Y_TOP < -42] = 0.0  # 1e-18 of what is at the wall
-    profile /= grid.weights @ profile
-    log_flux, slopes, profiles = _march(
-        grid.x, grid.first, grid.second, grid.weights, beta, nodes, matrix, sizes, start, profile, top.slope(_Y_TOP)
-    )
-    log_flux += top.log_flux(_Y_TOP)
+    log_flux, slopes, profiles = _start_and_march(top, grid, sizes, nodes, matrix)
     ends = start + np.cumsum(sizes)
     y = np.exp(-(ends - sizes)[:, None] - np.multiply.outer(sizes, nodes))
     kappa = -slopes[-1, -1]
@@ -566,6 +559,19 @@ def _solve(beta, n, first_step):
         (q1 + beta, q11 + q12 + beta * (q1 + q2) - 1), len(sizes), n,
         top, grid, occupation, log_scale, levels, log_tail, log_cdf,
     )  # fmt: skip
+
+
+def _start_and_march(top, grid, sizes, nodes, matrix):
+    """March from ``_Y_TOP`` down; return ``log F`` (scaled as `top` has it), its slopes and ``u / F`` at each stage."""
+    with np.errstate(under="ignore", over="ignore", invalid="ignore"):
+        profile = top.profile(grid.x, _Y_TOP) * np.exp(-_log_gauss(grid.x, top.beta))
+    profile[grid.x * _Y_TOP < -42] = 0.0  # 1e-18 of what is at the wall
+    profile /= grid.weights @ profile
+    log_flux, slopes, profiles = _march(
+        grid.x, grid.first, grid.second, grid.weights, top.beta, nodes, matrix, sizes, -math.log(_Y_TOP), profile,
+        top.slope(_Y_TOP),
+    )  # fmt: skip
+    return log_flux + top.log_flux(_Y_TOP), slopes, profiles
 
 
 def _tail_over_flux(first, slopes, sizes, matrix):

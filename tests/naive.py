@@ -53,20 +53,27 @@ def jsq_diffusion_fall(beta, h, level, top, depth, height):
     return times[np.flatnonzero(above == round(top / h))[0]]
 
 
-def jsq_chain(n, beta):
-    """Return ``pi[i, j]``, i busy servers and j with two jobs (at most two each), by one sparse solve."""
+def jsq_generator(n, beta):
+    """Return a dense generator, and the numbers of states (i busy, j with two jobs, at most two each)."""
     rate = n - beta * np.sqrt(n)
     states = [(i, j) for i in range(n + 1) for j in range(i + 1)]
     number = {state: k for k, state in enumerate(states)}
-    balance = np.zeros((len(states), len(states)))
+    generator = np.zeros((len(states), len(states)))
     for (i, j), k in number.items():
         arrival = (i + 1, j) if i < n else (i, j + 1)
         for target, speed in ((arrival, rate), ((i - 1, j), i - j), ((i, j - 1), j)):
             if target in number and speed > 0:
-                balance[number[target], k] += speed
-                balance[k, k] -= speed
+                generator[k, number[target]] += speed
+                generator[k, k] -= speed
+    return generator, number
+
+
+def jsq_chain(n, beta):
+    """Return that chain's stationary law ``pi[i, j]``, by one sparse solve."""
+    generator, number = jsq_generator(n, beta)
+    balance = generator.T.copy()
     balance[0] = 1.0  # sums to 1
-    right = np.zeros(len(states))
+    right = np.zeros(len(number))
     right[0] = 1.0
     solution = spsolve(coo_matrix(balance).tocsc(), right)
     pi = np.zeros((n + 1, n + 1))

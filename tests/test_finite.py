@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.linalg import expm
 
 import lbcore as lb
 from lbcore import finite, jsq
@@ -107,3 +108,34 @@ def test_simulated_jsq_agrees_up_to_the_third_job(n, beta):
         (found.all_busy.value, found.all_busy.half_width, law.wait_probability),
     ):
         assert abs(got - want) < 1.5 * width + 5 * third
+
+
+def test_transient_law_against_a_matrix_exponential_and_in_the_long_run():
+    law = jsq.transient_law(6, 0.8, (-2 / math.sqrt(6), 3 / math.sqrt(6)), [0.0, 0.7, 80.0])
+    generator, number = naive.jsq_generator(6, 0.8)
+    pi = np.zeros((7, 7))
+    pi[tuple(np.array(list(number)).T)] = expm(0.7 * generator.T)[:, number[4, 3]]
+    assert law.idle_weights[1] == pytest.approx(pi.sum(1)[::-1], abs=1e-12)
+    assert law.q2_weights[1] == pytest.approx(pi.sum(0), abs=1e-12)
+    assert (law.mean_q1[0], law.mean_q2[0]) == pytest.approx((-2 / math.sqrt(6), 3 / math.sqrt(6)))
+    end = jsq.finite_law(6, 0.8)
+    assert (law.mean_q1[2], law.mean_q2[2]) == pytest.approx((end.mean_q1, end.mean_q2), abs=1e-9)
+    assert law.truncation < 1e-11
+
+
+@pytest.mark.parametrize("beta", [0.1, 1.0, 4.0])
+def test_transient_law_keeps_its_mass(beta):
+    assert jsq.transient_law(150, beta, (-3.0, 4.0), [1.0, 6.0]).truncation < 1e-7
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"n_servers": 0}, "servers"), ({"n_servers": 2000}, "servers"), ({"start": (0.1, 1.0)}, "start"),
+        ({"start": (-9.0, 2.0)}, "start"), ({"start": (0.0, -1.0)}, "start"), ({"times": [-1.0]}, "times"),
+        ({"times": [math.nan]}, "times"), ({"beta": 11.0}, "certified"),
+    ],
+)  # fmt: skip
+def test_transient_law_refuses_bad_input(change, match):
+    with pytest.raises(ValueError, match=match):
+        jsq.transient_law(**{"n_servers": 100, "beta": 1.0, "start": (-1.0, 1.0), "times": [1.0]} | change)

@@ -18,7 +18,7 @@ def test_a_path_obeys_the_equations_of_the_diffusion():
     gained = np.diff(path.local_time)
     assert (gained >= 0).all() and (path.q1 <= 0).all() and (path.q2 > 0).all()
     decay = math.exp(-0.02)
-    assert path.q2[1:] == pytest.approx(path.q2[:-1] * decay + gained * (1 - decay) / 0.02)
+    assert path.q2[1:] == pytest.approx(path.q2[:-1] * decay + gained * math.sqrt(decay))
     assert gained.max() > 0 and gained.min() == 0
     assert "151 points" in repr(path)
 
@@ -60,15 +60,40 @@ def test_bridge_maximum_has_the_law_of_reflected_brownian_motion():
 
 
 @pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
-@pytest.mark.parametrize(("step", "bound"), [(0.1, 0.015), (0.03, 0.004), (0.01, 0.003)])
-def test_weak_error(beta, step, bound):
-    """At step 0.1 at most 1.5 % in E Q2 and E Q1^2 and 2.1 % in E Q2^2 (1.9 % seen at beta = 2); far less below."""
-    found, law = paths.simulate_diffusion(beta, step=step, steps=2e7, seed=1, progress=False), jsq.diffusion_law(beta)
-    for name, factor in (("mean_q2", 1.0), ("mean_q1_squared", 1.0), ("mean_q2_squared", 1.4)):
+@pytest.mark.parametrize(("step", "steps"), [(0.1, 2e8), (0.03, 5e7), (0.01, 5e7)])
+def test_weak_error(beta, step, steps):
+    """At step 0.1 it is at most 1.5 %, what is not resolved included; below, nothing is seen beyond the bands."""
+    found, law = paths.simulate_diffusion(beta, step=step, steps=steps, seed=1, progress=False), jsq.diffusion_law(beta)
+    for name in ("mean_q2", "mean_q2_squared", "mean_q1_squared"):
         got, want = getattr(found, name), getattr(law, name)
-        assert abs(got.value - want) < factor * bound * want + got.half_width
-    assert found.mean_q1.value == pytest.approx(-beta, abs=0.01 * beta + found.mean_q1.half_width)
-    assert found.local_time_rate.value == pytest.approx(found.mean_q2.value, rel=0.01)
+        allowed = 0.015 * want - got.half_width if step == 0.1 else 0.003 * want + got.half_width
+        assert abs(got.value - want) < allowed
+    assert found.mean_q1.value == pytest.approx(-beta, abs=0.005 * beta + found.mean_q1.half_width)
+    assert found.local_time_rate.value == pytest.approx(found.mean_q2.value * (1 + step**2 / 24), rel=1e-3)
+
+
+@pytest.mark.parametrize("beta", [1.0, 2.0])
+def test_weak_order_is_two(beta):
+    law, steps = jsq.diffusion_law(beta), np.array([0.8, 0.4, 0.2])
+    runs = [paths.simulate_diffusion(beta, step=h, steps=1e8, seed=2, progress=False) for h in steps]
+    for name in ("mean_q2", "mean_q2_squared"):
+        errors = np.array([getattr(run, name).value / getattr(law, name) - 1 for run in runs])
+        assert np.polyfit(np.log(steps), np.log(errors), 1)[0] == pytest.approx(2.0, abs=0.4)
+
+
+def test_transient_law_from_a_start():
+    """The exact chains of 100 and 400 servers, extrapolated, are the diffusion up to O(1/N); 25 are not."""
+    start, times = (-1.0, 2.0), np.array([0.5, 1.0, 3.0])
+    found = paths.sample_states(1.0, start, times, paths=100_000, seed=1)
+    mean, half = found.mean(axis=0), 1.96 * found.std(axis=0) / math.sqrt(100_000)
+    small, large, tiny = (jsq.transient_law(n, 1.0, start, times) for n in (100, 400, 25))
+    for k, name in enumerate(("mean_q1", "mean_q2")):
+        limit = 2 * getattr(large, name) - getattr(small, name)
+        assert (abs(limit - mean[:, k]) < 1.5 * half[:, k] + 0.01).all()
+        assert (abs(getattr(tiny, name) - mean[:, k]) > 3 * half[:, k] + 0.01).all()
+    assert (paths.sample_states(1.0, start, [0.0], paths=3) == start).all()
+    with pytest.raises(ValueError, match="increasing"):
+        paths.sample_states(1.0, start, [2.0, 1.0])
 
 
 def test_regenerations_are_up_crossings_after_a_visit_below():
