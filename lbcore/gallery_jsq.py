@@ -10,6 +10,20 @@ from lbcore import explore, jsq
 from lbcore.figures import Board, nice
 
 
+def curves(panel, title, xlabel, ylabel, lines, *, x, y, legend="lower left", note=None, at=(0.97, 0.95), **scales):
+    """Draw a whole panel: `lines` maps labels to ``(x, y, role)``; `x`, `y` are limits, `at` is where the note goes."""
+    panel.describe(title, xlabel, ylabel, **scales)
+    for label, (abscissa, values, role) in lines.items():
+        if np.ndim(abscissa):
+            panel.line(label, abscissa, values, role)
+        else:
+            panel.marker(label, abscissa, values, role)
+    if note:
+        panel.note(note, *at)
+    panel.limits(x=x, y=y)
+    panel.legend(legend)
+
+
 def draw_law(board, result):
     """Draw the stationary law of the JSQ diffusion: panels q1, q2, scaled, mean.
 

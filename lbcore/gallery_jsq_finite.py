@@ -4,9 +4,11 @@ import math
 from functools import lru_cache
 
 import numpy as np
+from scipy.special import expi
 
 from lbcore import explore, hitting, jsq, markov, mmn, paths, policies
 from lbcore.figures import Board, nice
+from lbcore.gallery_jsq import curves
 
 _ECONOMICS = [["wait", "chance"], ["ratio", "idle"]]
 _LOADS = 41
@@ -276,80 +278,166 @@ def explore_path():
     return explore.Explorer("jsq-path", controls, _watch, draw_path, _PATH, aspect=0.34)
 
 
-_HITTING = [["fall", "wall"], ["power", "check"]]
+_TRANSIENT = [["mean1", "mean2"], ["law1", "law2"]]
+_TIMES = np.linspace(0.0, 5.0, 26)
+
+
+def draw_transient(board, result):
+    """Draw the means of Q1 and Q2 from a start, and their laws at one time: N servers exact, the diffusion by paths."""
+    chain, sample, stationary = result["chain"], result["sample"], jsq.diffusion_law(result["beta"])
+    root, now = math.sqrt(chain.n_servers), result["now"]
+    for k, (exact, end) in enumerate(((chain.mean_q1, -result["beta"]), (chain.mean_q2, stationary.mean_q2))):
+        panel, symbol = board[f"mean{k + 1}"], f"$E\\,Q_{k + 1}(t)$"
+        low, high = (-nice(max(-exact.min(), -end)), 0.0) if k == 0 else (0.0, nice(1.1 * max(exact.max(), end)))
+        half = 1.96 * sample[:, 1::3, k].std(axis=0) / math.sqrt(len(sample))
+        panel.points("diffusion, paths, 95 %", _TIMES[1::3], sample[:, 1::3, k].mean(axis=0), half)
+        lines = {
+            "N servers, exact": (_TIMES, exact, "exact"),
+            "diffusion, t → ∞": (_TIMES, np.full_like(_TIMES, end), "limit"),
+            "time of the laws below": ([_TIMES[now]] * 2, [-100, 100], "wall"),
+        }
+        place = ("lower right", "upper right")[k]
+        curves(panel, symbol + " from the start", "$t$", symbol, lines, x=(0, 5), y=(low, high), legend=place)
+    board["mean1"].note(f"N = {chain.n_servers}, cut at {chain.truncation:.0e}", 0.97, 0.95)
+    for k, weights in enumerate((chain.idle_weights[now], chain.q2_weights[now])):
+        levels = np.arange(len(weights)) / root
+        tail = np.append(np.cumsum(weights[::-1])[::-1][1:], 0.0)
+        right = 4.0 if k == 0 and result["beta"] < 2 else 8.0
+        grid, seen = np.linspace(0, right, 161), np.linspace(0, right, 21)[1:]
+        share = np.mean(sample[:, now, k, None] * (-1) ** (k + 1) > seen, axis=0)
+        half = 1.96 * np.sqrt(share * (1 - share) / len(sample))
+        panel, symbol = board[f"law{k + 1}"], ("-Q_1" if k == 0 else "Q_2")
+        panel.points("diffusion, paths, 95 %", seen, share, half)
+        limit = stationary.q1_tail(grid) if k == 0 else stationary.q2_tail(grid)
+        curves(
+            panel, f"Law of ${symbol}(t)$ at the time chosen", "$u$", f"$P({symbol}(t)>u)$",
+            {"N servers, exact": (levels, tail, "exact"), "diffusion, t → ∞": (grid, limit, "limit")},
+            x=(0, right), y=(0, 1.02), legend="upper right",
+        )  # fmt: skip
+
+
+def _transient(beta, n, q1, q2, t):
+    """Yield the exact law of N servers, and ever more paths of the diffusion from the same start."""
+    chain = jsq.transient_law(round(n), beta, (q1, q2), _TIMES)
+    for count in (300, 3000, 30_000, 300_000):
+        sample = paths.sample_states(beta, (q1, q2), _TIMES, paths=count, seed=1)
+        yield {"beta": beta, "chain": chain, "now": int(np.argmin(abs(_TIMES - t))), "sample": sample}
+
+
+def transient_figure(beta=1.0, n=100, q1=-2.0, q2=2.0, t=1.0):
+    """Return the static figure of `draw_transient`, with 30 000 paths."""
+    results = _transient(beta, n, q1, q2, t)
+    return Board(_TRANSIENT).draw(draw_transient, [next(results) for _ in range(3)][-1])
+
+
+def explore_transient():
+    """Explore the law of (Q1, Q2) at a time, from a start."""
+    controls = {
+        "beta": explore.log_slider("slack β", 1.0, 0.1, 4.0),
+        "n": explore.log_slider("servers N", 100, 50, 160),
+        "q1": explore.real_slider("start Q₁", -2.0, -4.0, 0.0, 0.1),
+        "q2": explore.real_slider("start Q₂", 2.0, 0.0, 3.0, 0.1),
+        "t": explore.real_slider("time t", 1.0, 0.2, 5.0, 0.2),
+    }
+    return explore.Explorer("jsq-transient", controls, _transient, draw_transient, _TRANSIENT)
+
+
+_HITTING = [["fall", "wall"], ["power", "start"], ["above", "cycle"]]
 
 
 def draw_hitting(board, result):
-    """Draw the exact hitting times of Lemmas 4.1, 4.2 and 4.3 with their scalings, and paths beside the first."""
+    """Draw the exact times of Lemmas 4.1 to 4.7 with their scalings, and paths beside the first."""
     beta, falls, deep, law = result["beta"], result["falls"], result["deep"], jsq.diffusion_law(result["beta"])
-    panel = board["fall"]
-    panel.describe("Lemma 4.1: $Q_2$ from $y$ to β/2, from the wall", "$y$", "mean time")
-    panel.line("exact", falls.heights, falls.from_wall)
-    line = falls.from_wall[-1] + (falls.heights - falls.heights[-1]) / beta
-    panel.line("slope 1/β, through the last point", falls.heights, line, "limit")
-    panel.limits(x=(0, falls.top), y=(0, nice(1.05 * falls.from_wall[-1])))
-    if len(result["paths"]):
-        y, value, half = np.array(result["paths"]).T
-        panel.points("paths, 95 %", y, value, half)
-    panel.legend("lower right")
-    panel = board["wall"]
-    panel.describe("Lemma 4.2: $Q_1$ to 0 from (−β, 0)", "$\\beta^2$", "log mean time")
-    betas, times = _wall_times()
-    panel.line("exact", betas**2, np.log(times))
-    panel.line(
-        "log √(2π) + β²/2 − log β (new constant)",
-        betas**2,
-        math.log(2 * math.pi) / 2 + betas**2 / 2 - np.log(betas),
-        "limit",
-    )
+    fallen, kappa, z = falls.top - falls.levels, law.kappa, deep.top
+    y, value, half = np.array(result["paths"]).reshape(-1, 3).T
+    board["fall"].points("paths, 95 %", falls.top - y, value, half)
+    curves(
+        board["fall"], "Lemma 4.1: $Q_2$ from (0, 12) down to $y$", "$12-y$", "mean time",
+        {"exact": (fallen, falls.from_wall, "exact"), "slope 1/β": (fallen, fallen / beta, "limit")},
+        x=(0, 12), y=(0, nice(1.05 * falls.from_wall[-1])), legend="upper left", note=f"β = {beta:.3g}",
+        at=(0.97, 0.05),
+    )  # fmt: skip
+    betas, times, cycles = _over_slacks()
     here = hitting.wall_time(beta, -beta)
-    panel.marker("this β", beta**2, math.log(here))
-    panel.note(f"β = {beta:.3g}:  {here:.5g}", x=0.97, y=0.05)
-    panel.limits(x=(0, 36), y=(-2, 20))
-    panel.legend("upper left")
-    panel = board["power"]
-    panel.describe("Lemma 4.3: $Q_2$ from β/4 to $y$", "$\\log_{10}(1/y)$", "mean time", yscale="log")
-    y, times = deep
-    z = beta / 4
-    panel.line("exact", -np.log10(y), times)
-    below = law.q2_cdf(z)
-    panel.line("log(z/y)", -np.log10(y), np.log(z / y), "other")
-    power = np.expm1(law.kappa * np.log(z / y)) / law.kappa
-    panel.line("((z/y)^κ − 1)/κ", -np.log10(y), power, "third")
-    panel.line("the same / P(Q₂ ≤ z) (new)", -np.log10(y), power / below, "limit")
-    panel.note(f"κ = {law.kappa:.3g},  z = β/4", x=0.97, y=0.05)
-    panel.limits(x=(0, 12), y=(0.1, nice(2 * times[-1])))
-    panel.legend("upper left")
-    panel = board["check"]
-    panel.describe("Slope of the exact time in $y$, times β", "$y$", "$\\beta\\,\\mathrm{d}/\\mathrm{d}y$")
-    slopes = beta * np.gradient(falls.from_wall, falls.heights)
-    panel.line("exact", falls.heights[8:], slopes[8:])
-    panel.line("1: y → ∞", [0, 20], [1, 1], "limit")
-    panel.limits(x=(0, falls.top), y=(0, 4))
-    panel.legend("upper right")
+    sharp = math.log(2 * math.pi) / 2 + betas**2 / 2 - np.log(betas)
+    curves(
+        board["wall"], "Lemma 4.2: $Q_1$ to 0 from (−β, 0)", "$\\beta^2$", "log mean time",
+        {
+            "exact": (betas**2, np.log(times), "exact"), "this β": (beta**2, math.log(here), "exact"),
+            "log √(2π) + β²/2 − log β (constant: new)": (betas**2, sharp, "limit"),
+        },
+        x=(0, 25), y=(-2, 14), legend="upper left", note=f"{here:.5g}", at=(0.97, 0.05),
+    )  # fmt: skip
+    decades, power = -np.log10(deep.levels / z), np.expm1(kappa * np.log(z / deep.levels)) / kappa
+    curves(
+        board["power"], "Lemma 4.3: $Q_2$ from $z$ = β/4 to $y$", "$\\log_{10}(z/y)$", "mean time",
+        {
+            "exact": (decades, deep.from_typical, "exact"), "log(z/y)": (decades, np.log(z / deep.levels), "other"),
+            "((z/y)^κ − 1)/κ": (decades, power, "third"),
+            "the same / P(Q₂ ≤ z) (new)": (decades, power / law.q2_cdf(z), "limit"),
+            "κ log(z/y) = 1": (np.full(2, 1 / (kappa * math.log(10))), [1e-2, 1e30], "wall"),
+        },
+        x=(0, 12), y=(0.1, nice(2 * deep.from_typical[-1])), legend="lower right", note=f"κ = {kappa:.3g}",
+        at=(0.03, 0.95), yscale="log",
+    )  # fmt: skip
+    y = np.geomspace(1e-12, 10, 200) / beta
+    decades, excursions = np.log10(beta * y), hitting.excursion_time(beta, y)
+    curves(
+        board["start"], "Lemma 4.4: what a start at the wall adds", "$\\log_{10}(\\beta z)$", "mean time",
+        {
+            "one excursion above z, exact": (decades, excursions, "exact"),
+            "log(1/(βz)): z ≪ 1/β": (decades[y < 1 / beta], -np.log(beta * y[y < 1 / beta]), "other"),
+            "z = 1/β": ([0, 0], [1e-3, 1e30], "wall"),
+        },
+        x=(-12, 1), y=(0.01, nice(2 * excursions[0])), legend="lower left", yscale="log",
+    )  # fmt: skip
+    cycle = result["cycle"]
+    above, fall = cycle.cycle[-1] * law.q2_tail(y), cycle.from_wall[-1]
+    low = y < 1 / beta
+    curves(
+        board["above"], "Lemmas 4.5, 4.6: time above $y$ in a cycle", "$\\log_{10}(\\beta y)$", "mean time",
+        {
+            "in a cycle, exact": (decades, above, "exact"),
+            "before 2/β is reached": (decades[low], above[low] - fall, "second"),
+            "log(1/(βy)): y ≪ 1/β": (decades[low], -np.log(beta * y[low]), "other"),
+            "$\\propto y\\,e^{-\\beta y}$: y → ∞": (
+                decades[~low], cycle.cycle[-1] * law.tail_constant * (y * np.exp(-beta * y))[~low], "limit"
+            ),
+        },
+        x=(-12, 1), y=(0.01, nice(300 * above[0])), legend="upper right", yscale="log",
+    )  # fmt: skip
+    small, large = expi(2) - expi(1), 2 + math.log(2 * math.pi) / 2
+    curves(
+        board["cycle"], "Lemma 4.7: mean cycle from (0, 2/β)", "$\\beta$", "log mean time",
+        {
+            "exact": (betas, np.log(cycles), "exact"), "this β": (beta, math.log(cycle.cycle[-1]), "exact"),
+            "log(e²√(2π)/β) + β²/2: β → ∞ (heuristic, new)": (betas, large + betas**2 / 2 - np.log(betas), "limit"),
+            "log((Ei(2) − Ei(1))/β²): β → 0 (heuristic, new)": (betas, math.log(small) - 2 * np.log(betas), "other"),
+        },
+        x=(0.1, 5.0), y=(-1, 18), legend="upper left", xscale="log", note=f"{cycle.cycle[-1]:.5g}", at=(0.97, 0.05),
+    )  # fmt: skip
 
 
 @lru_cache
-def _wall_times():
-    betas = np.linspace(0.3, 6.0, 20)
-    return betas, np.array([hitting.wall_time(float(b), float(-b)) for b in betas])
-
-
-@lru_cache(maxsize=32)
-def _deep(beta):
-    """Return levels below beta / 4 and the mean times to fall to each from beta / 4, Q1 typical there."""
-    levels = beta / 4 * 10.0 ** -np.array([0.3, 1.5, 4, 7.5, 11])
-    return levels, np.array([hitting.fall_times(beta, float(y), beta / 4).from_typical[-1] for y in levels])
+def _over_slacks():
+    """Return slacks, mean times from (-beta, 0) to the wall, and mean cycle lengths."""
+    betas = np.geomspace(0.1, 5.0, 24)
+    cycles = [hitting.fall_times(b, 1 / b, 2 / b).cycle[-1] for b in betas]
+    return betas, np.array([hitting.wall_time(b, -b) for b in betas]), np.array(cycles)
 
 
 def _hitting(beta):
     """Yield the exact times, then with paths beside them, ever more."""
-    result = {"beta": beta, "falls": hitting.fall_times(beta, beta / 2, 12.0), "deep": _deep(beta), "paths": []}
+    result = {
+        "beta": beta, "falls": hitting.fall_times(beta, beta / 2, 12.0), "paths": [],
+        "deep": hitting.fall_times(beta, 1e-12 * beta / 4, beta / 4),
+        "cycle": hitting.fall_times(beta, 1 / beta, 2 / beta),
+    }  # fmt: skip
     yield result
     for count in (200, 2000, 20_000):
         found = []
-        for y in (beta / 2 + 1, beta / 2 + 3, 9.0):
-            time = paths.mean_first_time(beta, (0.0, y), level=beta / 2, step=0.02, paths=count, seed=1)
+        for y in (9.0, 6.0, beta / 2):
+            time = paths.mean_first_time(beta, (0.0, 12.0), level=y, step=0.05, paths=count, seed=1)
             found.append((y, time.value, time.half_width))
         yield result | {"paths": found}
 
@@ -362,6 +450,6 @@ def hitting_figure(beta=2.0):
 
 
 def explore_hitting():
-    """Explore the mean hitting times of Lemmas 4.1 to 4.3, exact and by paths."""
+    """Explore the mean times of Lemmas 4.1 to 4.7, exact and by paths."""
     controls = {"beta": explore.log_slider("slack β", 2.0, 0.5, 4.89)}
     return explore.Explorer("jsq-hitting", controls, _hitting, draw_hitting, _HITTING)

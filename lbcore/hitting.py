@@ -130,6 +130,23 @@ def _cached_fall(beta, level, top):
     return FallTimes(beta, level, top, np.exp(-ends), first + time, time, visits + 1 / flux_top)
 
 
+def excursion_time(beta, y):
+    """Return ``R(y) = P(Q2 > y) / F(y)``, the exact mean length of an excursion of Q2 above `y`, from the wall.
+
+    Parameters
+    ----------
+    beta : float
+        ``0.01 <= beta <= 6``.
+    y : array_like
+        From 1e-15 to 20.
+    """
+    law, y = jsq.diffusion_law(beta), np.asarray(y, float)
+    if not ((y >= LEVELS[0]) & (y <= LEVELS[1])).all():
+        raise ValueError(f"levels of Q2 must be from {LEVELS[0]:g} to {LEVELS[1]:g}")
+    above, below = (curve.derivative()(-np.log(y)) for curve in law._q2_curves)  # F/P(Q2 > y), -F/P(Q2 <= y)
+    return np.where(law.q2_cdf(y) > 0.5, 1 / above, -np.expm1(-law.q2_log_cdf(y)) / below)[()]
+
+
 def _step_sizes(level, top):
     """Return steps in ``s``: short at first, then 0.2, then growing once the profile changes little."""
     sizes, s, end = [_FIRST], _FIRST, math.log(top / level)
