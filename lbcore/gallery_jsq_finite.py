@@ -319,13 +319,14 @@ def draw_transient(board, result):
 def _transient(beta, n, q1, q2, t):
     """Yield the exact law of N servers, and ever more paths of the diffusion from the same start."""
     chain = jsq.transient_law(round(n), beta, (q1, q2), _TIMES)
-    for count in (300, 3000, 30_000, 300_000):
-        sample = paths.sample_states(beta, (q1, q2), _TIMES, paths=count, seed=1)
+    sample = np.empty((0, len(_TIMES), 2))
+    for seed, count in enumerate([300, 2700] + 18 * [5000]):
+        sample = np.append(sample, paths.sample_states(beta, (q1, q2), _TIMES, paths=count, seed=seed), axis=0)
         yield {"beta": beta, "chain": chain, "now": int(np.argmin(abs(_TIMES - t))), "sample": sample}
 
 
 def transient_figure(beta=1.0, n=100, q1=-2.0, q2=2.0, t=1.0):
-    """Return the static figure of `draw_transient`, with 30 000 paths."""
+    """Return the static figure of `draw_transient`, with 8000 paths."""
     results = _transient(beta, n, q1, q2, t)
     return Board(_TRANSIENT).draw(draw_transient, [next(results) for _ in range(3)][-1])
 
@@ -434,18 +435,18 @@ def _hitting(beta):
         "cycle": hitting.fall_times(beta, 1 / beta, 2 / beta),
     }  # fmt: skip
     yield result
-    for count in (200, 2000, 20_000):
-        found = []
-        for y in (9.0, 6.0, beta / 2):
-            time = paths.mean_first_time(beta, (0.0, 12.0), level=y, step=0.05, paths=count, seed=1)
-            found.append((y, time.value, time.half_width))
-        yield result | {"paths": found}
+    levels, found = (9.0, 6.0, beta / 2), []
+    for seed in range(40):  # in short pieces, so that a newer value need not wait
+        times = [paths.mean_first_time(beta, (0.0, 12.0), level=y, step=0.05, paths=500, seed=seed) for y in levels]
+        found.append([(t.value, t.half_width**2) for t in times])
+        value, square = np.mean(found, axis=0).T
+        yield result | {"paths": np.column_stack([levels, value, np.sqrt(square / len(found))])}
 
 
 def hitting_figure(beta=2.0):
     """Return the static figure of `draw_hitting`, with 2000 paths at each point."""
     results = _hitting(beta)
-    result = [next(results) for _ in range(3)][-1]
+    result = [next(results) for _ in range(5)][-1]
     return Board(_HITTING).draw(draw_hitting, result)
 
 
