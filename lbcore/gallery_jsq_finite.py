@@ -43,41 +43,39 @@ def draw_economics(board, result):
     """Draw waits and idle servers of JSQ and of the central queue against the load, and their ratio against beta."""
     n, load = result["n"], result["load"]
     slacks, chances, waits, idle, central_chances, central_waits = _economics(n)
-    loads, root = 1 - slacks / math.sqrt(n), math.sqrt(n)
-    beta = (1 - load) * root
+    loads, beta = 1 - slacks / math.sqrt(n), (1 - load) * math.sqrt(n)
+    here = {"this ρ": ([load, load], [1e-12, 1e6], "wall")}
     for name, title, label, ours, theirs in (
         ("wait", "Mean wait", "mean service times", waits, central_waits),
         ("chance", "Chance to wait", "P(wait)", chances, central_chances),
     ):
-        panel = board[name]
-        panel.describe(f"{title}: N servers at load ρ, exact", "$\\rho$", label, yscale="log")
-        panel.line("JSQ (at most two jobs a server)", loads, ours)
-        panel.line("M/M/N (Erlang)", loads, theirs, "other")
-        here = [np.exp(np.interp(beta, slacks, np.log(v + 1e-300), math.nan, math.nan)) for v in (ours, theirs)]
-        panel.line("this ρ", [load, load], [1e-12, 1e6], "wall")
-        known = not math.isnan(here[0])
-        shown = f"JSQ {here[0]:.3g},  M/M/N {here[1]:.3g}" if known else "two jobs a server do not suffice"
-        panel.note(f"N = {n}, ρ = {load:.3f}:  {shown}", x=0.03, y=0.97)
-        panel.limits(x=(0.3, 1.0), y=(1e-6, 1e3))
-        panel.legend((0.02, 0.62))
-    panel = board["ratio"]
-    panel.describe(
-        "Waiting jobs, JSQ over M/M/N   (Remark 3: 2)", "$\\beta$", "ratio of mean waiting jobs", xscale="log"
-    )
-    panel.line("this N (slider)", slacks, waits / np.maximum(central_waits, 1e-300), "third")
-    panel.line("N = ∞, exact", *_limit_ratio())
-    panel.line("2: β → 0", [0.02, 6.0], [2.0, 2.0], "limit")
-    panel.line("this β", [beta, beta], [0.0, 6.0], "wall")
-    panel.limits(x=(0.02, 6.0), y=(0.0, 6.0))
-    panel.legend("upper left")
-    panel = board["idle"]
-    panel.describe("Idle servers: the same mean under both", "$\\rho$", "mean number of idle servers", yscale="log")
-    panel.line("JSQ", loads, idle)
-    panel.line("M/M/N: N(1 − ρ)", loads, n * (1 - loads), "other")
-    panel.line("this ρ", [load, load], [0.0, 1e6], "wall")
-    panel.note(f"β = {beta:.3g}:  {n * (1 - load):.3g} idle on average", x=0.97, y=0.97)
-    panel.limits(x=(0.3, 1.0), y=(0.1, 1e3))
-    panel.legend("lower left")
+        now = [np.exp(np.interp(beta, slacks, np.log(v + 1e-300), math.nan, math.nan)) for v in (ours, theirs)]
+        shown = "two jobs a server do not suffice" if math.isnan(now[0]) else f"JSQ {now[0]:.3g},  M/M/N {now[1]:.3g}"
+        curves(
+            board[name], f"{title}: N servers at load ρ, exact", "$\\rho$", label,
+            {
+                "JSQ (at most two jobs a server)": (loads, ours, "exact"),
+                "M/M/N (Erlang)": (loads, theirs, "other"),
+            } | here,
+            x=(0.3, 1.0), y=(1e-6, 1e3), legend=(0.02, 0.62), note=f"N = {n}, ρ = {load:.3f}:  {shown}",
+            at=(0.03, 0.97), yscale="log",
+        )  # fmt: skip
+    curves(
+        board["ratio"], "Waiting jobs, JSQ over M/M/N   (Remark 3: 2)", "$\\beta$", "ratio of mean waiting jobs",
+        {
+            "this N (slider)": (slacks, waits / np.maximum(central_waits, 1e-300), "third"),
+            "N = ∞, exact": (*_limit_ratio(), "exact"), "2: β → 0": ([0.02, 6.0], [2.0, 2.0], "limit"),
+            "this β": ([beta, beta], [0.0, 6.0], "wall"),
+        },
+        x=(0.02, 6.0), y=(0.0, 6.0), legend="upper left", xscale="log",
+    )  # fmt: skip
+    central = n * (1 - loads)
+    curves(
+        board["idle"], "Idle servers: the same mean under both", "$\\rho$", "mean number of idle servers",
+        {"JSQ": (loads, idle, "exact"), "M/M/N: N(1 − ρ)": (loads, central, "other")} | here,
+        x=(0.3, 1.0), y=(0.1, 1e3), note=f"β = {beta:.3g}:  {n * (1 - load):.3g} idle on average", at=(0.97, 0.97),
+        yscale="log",
+    )  # fmt: skip
 
 
 def economics_figure(n=100, load=0.9):
@@ -105,31 +103,24 @@ _SIZES = np.array([10, 32, 100, 316, 1000, 3162, 10_000, 31_623, 100_000, 316_22
 
 def draw_finite(board, result):
     """Draw exact laws at N servers against the diffusion, and their relative errors with slope -1/2."""
-    beta, law = result["beta"], jsq.diffusion_law(result["beta"])
-    n = np.array([finite.n_servers for finite in result["laws"]])
-    means = {
-        "E Q₂": (np.array([f.mean_q2 for f in result["laws"]]), law.mean_q2, "exact"),
-        "√N P(wait)": (
-            np.array([f.wait_probability * math.sqrt(f.n_servers) for f in result["laws"]]),
-            law.mean_q2,
-            "limit",
-        ),
-        "E Q₁²": (np.array([f.mean_q1_squared for f in result["laws"]]), law.mean_q1_squared, "other"),
+    beta, law, chains = result["beta"], jsq.diffusion_law(result["beta"]), result["laws"]
+    n, ends = np.array([chain.n_servers for chain in chains]), np.array([10, 1e6])
+    ratios = {
+        "E Q₂": (n, np.array([c.mean_q2 for c in chains]) / law.mean_q2, "exact"),
+        "√N P(wait)": (n, np.array([c.wait_probability for c in chains]) * np.sqrt(n) / law.mean_q2, "limit"),
+        "E Q₁²": (n, np.array([c.mean_q1_squared for c in chains]) / law.mean_q1_squared, "other"),
     }
-    panel, errors = board["mean"], board["error"]
-    panel.describe("Exact chain over the diffusion", "$N$", "ratio", xscale="log")
-    errors.describe("Relative error", "$N$", "|ratio − 1|", xscale="log", yscale="log")
-    for name, (values, limit, role) in means.items():
-        panel.line(name, n, values / limit, role)
-        errors.line(name, n, abs(values / limit - 1), role)
-    panel.line("1", [10, 1e6], [1, 1], "wall")
-    last = abs(means["E Q₂"][0][-1] / law.mean_q2 - 1)
-    errors.line("slope −1/2", [10, 1e6], last * np.sqrt(n[-1] / np.array([10, 1e6])), "wall")
-    panel.note(f"β = {beta:.3g};  N ≤ {n[-1]};  cut at {max(f.truncation for f in result['laws']):.0e}")
-    panel.limits(x=(10, 1e6), y=(0.0, 1.6))
-    errors.limits(x=(10, 1e6), y=(1e-4, 2.0))
-    panel.legend("upper left", columns=2)
-    errors.legend("lower left")
+    curves(
+        board["mean"], "Exact chain over the diffusion", "$N$", "ratio", ratios | {"1": (ends, [1, 1], "wall")},
+        x=ends, y=(0.0, 1.6), legend="upper left", at=(0.97, 0.05), xscale="log",
+        note=f"β = {beta:.3g};  N ≤ {n[-1]};  cut at {max(c.truncation for c in chains):.0e}",
+    )  # fmt: skip
+    errors = {name: (n, abs(ratio - 1), role) for name, (_, ratio, role) in ratios.items()}
+    slope = abs(ratios["E Q₂"][1][-1] - 1) * np.sqrt(n[-1] / ends)
+    curves(
+        board["error"], "Relative error", "$N$", "|ratio − 1|", errors | {"slope −1/2": (ends, slope, "wall")},
+        x=ends, y=(1e-4, 2.0), xscale="log", yscale="log",
+    )  # fmt: skip
 
 
 def _finite(beta):
@@ -381,7 +372,7 @@ def draw_hitting(board, result):
         x=(0, 12), y=(0.1, nice(2 * deep.from_typical[-1])), legend="lower right", note=f"κ = {kappa:.3g}",
         at=(0.03, 0.95), yscale="log",
     )  # fmt: skip
-    y = np.geomspace(1e-12, 10, 200) / beta
+    y = np.geomspace(1e-12, 9, 200) / beta
     decades, excursions = np.log10(beta * y), hitting.excursion_time(beta, y)
     curves(
         board["start"], "Lemma 4.4: what a start at the wall adds", "$\\log_{10}(\\beta z)$", "mean time",
