@@ -239,12 +239,10 @@ def draw_path(board, result):
     panel.marker("now", path.q1[end], path.q2[end])
     panel.line("wall", [0, 0], [0, 1e6], "wall")
     cycles = np.diff(path.regenerations)
-    mean = (
-        f"{cycles.mean():.3g} ± {1.96 * cycles.std() / math.sqrt(len(cycles)):.2g}"
-        if len(cycles) > 9
-        else "too few seen"
-    )
-    panel.note(f"β = {path.beta:.3g}:  mean cycle {mean}", x=0.03, y=0.95)
+    mean, exact = "too few seen", hitting.fall_times(path.beta, 1 / path.beta, 2 / path.beta).cycle[-1]
+    if len(cycles) > 9:
+        mean = f"{cycles.mean():.3g} ± {1.96 * cycles.std() / math.sqrt(len(cycles)):.2g}"
+    panel.note(f"β = {path.beta:.3g}:  mean cycle {mean}, exact {exact:.4g}", x=0.03, y=0.95)
     panel.limits(x=(-left, 0.04 * left), y=(0, top), now=True)
 
 
@@ -289,7 +287,7 @@ def draw_transient(board, result):
         }
         place = ("lower right", "upper right")[k]
         curves(panel, symbol + " from the start", "$t$", symbol, lines, x=(0, 5), y=(low, high), legend=place)
-    board["mean1"].note(f"N = {chain.n_servers}, cut at {chain.truncation:.0e}", 0.97, 0.95)
+    board["law2"].note(f"N = {chain.n_servers}, cut at {chain.truncation:.0e}", 0.97, 0.3)
     for k, weights in enumerate((chain.idle_weights[now], chain.q2_weights[now])):
         levels = np.arange(len(weights)) / root
         tail = np.append(np.cumsum(weights[::-1])[::-1][1:], 0.0)
@@ -369,8 +367,8 @@ def draw_hitting(board, result):
             "the same / P(Q₂ ≤ z) (new)": (decades, power / law.q2_cdf(z), "limit"),
             "κ log(z/y) = 1": (np.full(2, 1 / (kappa * math.log(10))), [1e-2, 1e30], "wall"),
         },
-        x=(0, 12), y=(0.1, nice(2 * deep.from_typical[-1])), legend="lower right", note=f"κ = {kappa:.3g}",
-        at=(0.03, 0.95), yscale="log",
+        x=(0, 12), y=(0.1, nice(100 * deep.from_typical[-1])), legend="upper left", note=f"κ = {kappa:.3g}",
+        at=(0.97, 0.05), yscale="log",
     )  # fmt: skip
     y = np.geomspace(1e-12, 9, 200) / beta
     decades, excursions = np.log10(beta * y), hitting.excursion_time(beta, y)
@@ -381,7 +379,7 @@ def draw_hitting(board, result):
             "log(1/(βz)): z ≪ 1/β": (decades[y < 1 / beta], -np.log(beta * y[y < 1 / beta]), "other"),
             "z = 1/β": ([0, 0], [1e-3, 1e30], "wall"),
         },
-        x=(-12, 1), y=(0.01, nice(2 * excursions[0])), legend="lower left", yscale="log",
+        x=(-12, 1), y=(1e-4, nice(2 * excursions[0])), yscale="log",
     )  # fmt: skip
     cycle = result["cycle"]
     above, fall = cycle.cycle[-1] * law.q2_tail(y), cycle.from_wall[-1]
