@@ -108,7 +108,7 @@ def _cached_fall(beta, level, top):
     law, grid, (rule, matrix) = jsq.diffusion_law(beta), jsq._Grid.build(beta, _NODES), jsq._radau(4)
     height = math.log(jsq._Y_TOP / top)
     lead, sizes = np.full(math.ceil(10 * height), height / math.ceil(10 * height)), _step_sizes(level, top)
-    log_flux, _, profiles = jsq._start_and_march(law._top, grid, np.append(lead, sizes), rule, matrix)
+    log_flux, _, profiles = jsq._march(law._top, grid, np.append(lead, sizes))
     flux, laws = np.exp(log_flux - law._log_scale), profiles[len(lead) :, :, 1:]  # phi / w
     flux_top, flux, q = flux[len(lead) - 1, -1], flux[len(lead) :], profiles[len(lead) - 1, -1, 1:]
     ends = -math.log(top) + np.concatenate([[0.0], np.cumsum(sizes)])
@@ -118,7 +118,7 @@ def _cached_fall(beta, level, top):
     for step, h in enumerate(sizes):
         y = np.exp(-s[step])[:, None, None]
         rates = still + y * (drift * unit - grid.first[1:, 1:]) + laws[step][:, :, None] * slope
-        stages = _stages(rates, h * matrix, q)
+        stages = jsq._radau_step(rates, h * matrix, q)
         hits[step], q = stages @ slope, stages[-1]
     excursion = np.exp(law.q2_log_tail(log_y=-s)) / flux
     weights = np.outer(sizes, matrix[-1])
@@ -155,13 +155,6 @@ def _step_sizes(level, top):
         sizes.append(min(3 * sizes[-1], 0.2) if y > 0.2 or sizes[-1] < 0.1 else min(1.6 * sizes[-1], 2.0))
         s += sizes[-1]
     return np.array(sizes) * end / s
-
-
-def _stages(rates, matrix, u, source=0.0):
-    """Return the (m, n) stages of one Radau step for ``u' = rates u + source``; `rates` (m, n, n), `matrix` times h."""
-    m, n = rates.shape[:2]
-    system = np.eye(m * n) - (matrix[:, None, :, None] * rates.transpose(1, 0, 2)).reshape(m * n, m * n)
-    return np.linalg.solve(system, (u + source * matrix.sum(axis=1)[:, None]).ravel()).reshape(m, n)
 
 
 def wall_time(beta, q1, q2=0.0):
@@ -202,5 +195,5 @@ def wall_time(beta, q1, q2=0.0):
     for k in range(count, 0, -1):
         h = span / count
         heights = q2 * np.exp(h * (rule - k))[:, None, None]
-        u = _stages(second + (heights + lean) * first, h * matrix, u, 1.0)[-1]
+        u = jsq._radau_step(second + (heights + lean) * first, h * matrix, u, 1.0)[-1]
     return float(BarycentricInterpolator(grid.zeta, np.append(0.0, u))(grid.locate(q1)))
