@@ -217,21 +217,25 @@ def _path(beta, seed):
 def draw_path(board, result):
     """Draw a path up to a moment: Q1, Q2 and L with the regeneration times, and where it has been in the plane."""
     path, end, width = result["path"], result["end"], result["width"]
-    first = max(0, end - width)
+    first, now = max(0, end - width), path.times[end]
     part = slice(first, end + 1, max(1, width // 2500))
-    t, local = path.times[part], path.local_time - path.local_time[first]
-    panel = board["time"]
-    panel.describe("A path of the diffusion, with its regeneration times", "time, in mean service times", "level")
-    panel.line("$Q_1$", t, path.q1[part])
-    panel.line("$Q_2$", t, path.q2[part], "limit")
-    panel.line("$L$, gained in this window, / 10", t, local[part] / 10, "other")
-    times = path.regenerations[(path.regenerations >= path.times[first]) & (path.regenerations <= path.times[end])]
-    panel.points("regeneration: Q₂ climbs to 2/β", times, np.full(times.shape, 2 / path.beta))
-    panel.line("levels 1/β, 2/β", [0, 1e9, math.nan, 0, 1e9], np.array([1, 1, math.nan, 2, 2]) / path.beta, "wall")
+    t, local = path.times[part] - now, path.local_time - path.local_time[first]
     left, top = nice(-path.q1.min()), nice(path.q2.max())
-    panel.limits(
-        x=(path.times[first], path.times[first] + width * path.step), y=(-left, max(top, 0.5 * left)), now=True
-    )
+    panel, times = board["time"], path.regenerations - now
+    times = times[(times >= t[0]) & (times <= 0)]
+    panel.limits(y=(-left, max(top, 0.5 * left)), now=True)
+    panel.points("regeneration: Q₂ climbs to 2/β", times, np.full(times.shape, 2 / path.beta))
+    levels = np.array([1, 1, math.nan, 2, 2]) / path.beta
+    panel.describe("A path of the diffusion, with its regeneration times", "mean service times from now", "level")
+    for label, x, y, role in (
+        ("$Q_1$", t, path.q1[part], "exact"),
+        ("$Q_2$", t, path.q2[part], "limit"),
+        ("$L$, gained in this window, / 10", t, local[part] / 10, "other"),
+        ("levels 1/β, 2/β", [-1e9, 0, math.nan, -1e9, 0], levels, "wall"),
+    ):
+        panel.line(label, x, y, role)
+    panel.note(f"now: {now:.0f}", x=0.03, y=0.95)
+    panel.limits(x=(-width * path.step, 0.0))
     panel.legend("upper right", columns=3)
     panel = board["plane"]
     panel.describe("The same in the plane: Q₂ climbs only at the wall", "$Q_1$", "$Q_2$")
