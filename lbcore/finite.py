@@ -17,6 +17,7 @@ from scipy.stats import poisson
 
 from lbcore import checks
 from lbcore.compiled import kernel
+from lbcore.paths import check_start
 
 BETA_RANGE = (0.01, 6.0)
 N_MAX = 10**7
@@ -226,12 +227,10 @@ def transient_law(n_servers, beta, start, times):
     """
     n, beta = _checked(n_servers, beta, 1000)
     root = math.sqrt(n)
-    allowed = f"a start satisfies Q1 <= 0 <= Q2 and, with {n} servers, Q2 <= sqrt(N) + Q1"
-    idle, two = start
-    idle = round(-root * checks.real(idle, "Q1", -root, 0.0, allowed=allowed))
-    two = round(root * checks.real(two, "Q2", 0.0, root, allowed=allowed))
+    q1, q2 = check_start(start)
+    idle, two = round(-root * q1), round(root * q2)
     if idle + two > n:
-        raise ValueError(f"the start is no state; {allowed}")
+        raise ValueError(f"the start is no state; with {n} servers a start satisfies Q2 <= sqrt(N) + Q1")
     times = np.atleast_1d(np.asarray(times, float))
     if not ((times >= 0) & (times <= 100)).all():
         raise ValueError("times must be from 0 to 100 mean service times")
