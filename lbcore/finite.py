@@ -17,7 +17,6 @@ from scipy.stats import poisson
 
 from lbcore import checks
 from lbcore.compiled import kernel
-from lbcore.paths import check_start
 
 BETA_RANGE = (0.01, 6.0)
 N_MAX = 10**7
@@ -200,6 +199,17 @@ def _cached_law(n, beta):
         n, beta, -k / root, j / root, kk / n, jj / n, all_busy / scale, j / accepted, full, edge / scale + cut,
         (first, second), two, idle,
     )  # fmt: skip
+
+
+def check_start(start):
+    """Return ``start = (Q1, Q2)`` as floats if it is in the state space ``Q1 <= 0 <= Q2``; raise if not."""
+    allowed = "a start is a pair (Q1, Q2) with Q1 <= 0 <= Q2"
+    try:
+        x, y = start
+    except (TypeError, ValueError):
+        raise TypeError(f"start = {start!r} is no pair; {allowed}") from None
+    low, high = -math.inf, math.inf
+    return checks.real(x, "Q1", low, 0.0, allowed=allowed), checks.real(y, "Q2", 0.0, high, allowed=allowed)
 
 
 def transient_law(n_servers, beta, start, times):

@@ -19,6 +19,7 @@ import numpy as np
 
 from lbcore import checks, estimate, streams
 from lbcore.compiled import kernel
+from lbcore.finite import check_start
 from lbcore.records import Estimate
 from lbcore.streams import load, store, take_exponential, take_normal
 
@@ -317,17 +318,6 @@ def mean_first_time(beta, start, *, level=None, step=0.01, paths=1000, horizon=1
     if times.max() >= horizon:
         raise ValueError(f"a path took longer than horizon = {horizon:g}; raise it")
     return Estimate(float(times.mean()), float(1.96 * times.std(ddof=1) / math.sqrt(paths)))
-
-
-def check_start(start):
-    """Return ``start = (Q1, Q2)`` as floats if it is in the state space ``Q1 <= 0 <= Q2``; raise if not."""
-    allowed = "a start is a pair (Q1, Q2) with Q1 <= 0 <= Q2"
-    try:
-        x, y = start
-    except (TypeError, ValueError):
-        raise TypeError(f"start = {start!r} is no pair; {allowed}") from None
-    low, high = -math.inf, math.inf
-    return checks.real(x, "Q1", low, 0.0, allowed=allowed), checks.real(y, "Q2", 0.0, high, allowed=allowed)
 
 
 def _beta(beta):

@@ -132,8 +132,8 @@ def test_transient_law_keeps_its_mass(beta):
     ("change", "match"),
     [
         ({"n_servers": 0}, "servers"), ({"n_servers": 2000}, "servers"), ({"start": (0.1, 1.0)}, "start"),
-        ({"start": (-9.0, 2.0)}, "start"), ({"start": (0.0, -1.0)}, "start"), ({"start": 5}, "pair"), ({"times": [-1.0]}, "times"),
-        ({"times": [math.nan]}, "times"), ({"beta": 11.0}, "certified"),
+        ({"start": (-9.0, 2.0)}, "start"), ({"start": (0.0, -1.0)}, "start"), ({"start": 5}, "pair"),
+        ({"times": [-1.0]}, "times"), ({"times": [math.nan]}, "times"), ({"beta": 11.0}, "certified"),
     ],
 )  # fmt: skip
 def test_transient_law_refuses_bad_input(change, match):
