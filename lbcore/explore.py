@@ -7,6 +7,7 @@ one image of fixed size, so nothing flickers or jumps.
 """
 
 import inspect
+import itertools
 import math
 import re
 import threading
@@ -287,12 +288,15 @@ class Picture:
         size = {"scale": self.scale, "aspect": self.aspect}
         return Explorer(self.name, self.controls(), self.compute, self.draw, self.panels, **size)
 
-    def figure(self, **values):
-        """Return the static figure; `values` replace those at which the sliders start, and need not be on them."""
+    def figure(self, *, pictures=None, **values):
+        """Return the static figure; `values` replace those at which the sliders start, and need not be on them.
+
+        Of one that refines the last picture, or the one after so many `pictures`.
+        """
         start = {name: control.value for name, control in self.controls().items()}
         result = self.compute(**start | values)
         if hasattr(result, "__next__"):
-            *_, result = result  # the best of ever better ones
+            *_, result = itertools.islice(result, pictures)
         board = figures.Board(self.panels, width=self.scale * figures.SCREEN["width"], aspect=self.aspect)
         return board.draw(self.draw, result)
 

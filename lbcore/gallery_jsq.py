@@ -7,12 +7,8 @@ import numpy as np
 from scipy.stats import norm
 
 from lbcore import explore, jsq
-from lbcore.figures import Board, nice
+from lbcore.figures import nice
 
-_LAW = [["q1", "q2"], ["scaled", "mean"]]
-_LARGE = [["exponent", "normal"], ["intermittency", "kappa"]]
-_SMALL = [["mean", "scaled"], ["lomax", "mixture"]]
-_SENSITIVITY = [["mean", "slope"], ["wait", "kappa"]]
 _LOG = {"xscale": "log", "yscale": "log"}
 
 
@@ -94,32 +90,28 @@ def _over_slacks(low, high, count):
     return betas, np.array([law.mean_q2 for law in laws]), np.array([law.kappa for law in laws])
 
 
-def law_figure(result):
-    """Return the static figure of `draw_law`."""
-    return Board(_LAW).draw(draw_law, result)
+def _stationary_law(beta, y):
+    return {"law": jsq.diffusion_law(beta), "y": y, "curve": _over_slacks(0.03, 5.0, 41)[:2]}
 
 
-def explore_law():
-    """Explore the exact stationary law of the JSQ diffusion over the Halfin-Whitt slack."""
-    controls = {
+stationary_law = explore.Picture(
+    "jsq-law",
+    _stationary_law,
+    draw_law,
+    [["q1", "q2"], ["scaled", "mean"]],
+    lambda: {
         "beta": explore.log_slider("slack β", 1.0, 0.03, 5.0),
         "y": explore.range_slider("levels y shown", (0, 20), 0, 200),
-    }
-
-    def compute(beta, y):
-        return {"law": jsq.diffusion_law(beta), "y": y, "curve": _over_slacks(0.03, 5.0, 41)[:2]}
-
-    return explore.Explorer("jsq-law", controls, compute, draw_law, _LAW)
-
-
-def explore_factor_two():
-    """Explore how the law of beta Q2 turns into Gamma(2) as the slack shrinks: the small explorer of notebook 00."""
-    controls = {"beta": explore.log_slider("slack β", 0.5, 0.03, 5.0)}
-
-    def draw(board, law):
-        draw_scaled(board["scaled"], law)
-
-    return explore.Explorer("factor-two", controls, jsq.diffusion_law, draw, [["scaled"]], scale=0.6)
+    },
+)
+factor_two = explore.Picture(
+    "factor-two",
+    jsq.diffusion_law,
+    lambda board, law: draw_scaled(board["scaled"], law),
+    [["scaled"]],
+    lambda: {"beta": explore.log_slider("slack β", 0.5, 0.03, 5.0)},
+    scale=0.6,
+)
 
 
 def draw_large(board, law):
@@ -170,15 +162,13 @@ def normal_distance(law):
     return float(np.max(abs(law.q1_tail(law.beta - z) - norm.cdf(z))))
 
 
-def large_figure(beta=3.0):
-    """Return the static figure of `draw_large`."""
-    return Board(_LARGE).draw(draw_large, jsq.diffusion_law(beta))
-
-
-def explore_large():
-    """Explore the regime of large slack."""
-    controls = {"beta": explore.log_slider("slack β", 3.0, 1.0, 5.88)}
-    return explore.Explorer("jsq-large", controls, jsq.diffusion_law, draw_large, _LARGE)
+large_slack = explore.Picture(
+    "jsq-large",
+    jsq.diffusion_law,
+    draw_large,
+    [["exponent", "normal"], ["intermittency", "kappa"]],
+    lambda: {"beta": explore.log_slider("slack β", 3.0, 1.0, 5.88)},
+)
 
 
 def draw_small(board, law):
@@ -230,15 +220,13 @@ def mixture(law, x):
     return tail, exponential, float(np.max((np.exp(tail) - exponential) * np.exp(x * x / 2)))
 
 
-def small_figure(beta=0.05):
-    """Return the static figure of `draw_small`."""
-    return Board(_SMALL).draw(draw_small, jsq.diffusion_law(beta))
-
-
-def explore_small():
-    """Explore the regime of small slack."""
-    controls = {"beta": explore.log_slider("slack β", 0.05, 0.01, 1.0)}
-    return explore.Explorer("jsq-small", controls, jsq.diffusion_law, draw_small, _SMALL)
+small_slack = explore.Picture(
+    "jsq-small",
+    jsq.diffusion_law,
+    draw_small,
+    [["mean", "scaled"], ["lomax", "mixture"]],
+    lambda: {"beta": explore.log_slider("slack β", 0.05, 0.01, 1.0)},
+)
 
 
 def draw_sensitivity(board, result):
@@ -284,16 +272,10 @@ def _waits(n):
     return slacks, math.sqrt(n) * np.array([jsq.finite_law(n, beta).wait_probability for beta in slacks])
 
 
-def _sensitivity(beta):
-    return {"law": jsq.diffusion_law(beta), "finite": jsq.finite_law(10_000, beta)}
-
-
-def sensitivity_figure(beta=1.0):
-    """Return the static figure of `draw_sensitivity`."""
-    return Board(_SENSITIVITY).draw(draw_sensitivity, _sensitivity(beta))
-
-
-def explore_sensitivity():
-    """Explore where the behaviour turns between small and large slack."""
-    controls = {"beta": explore.log_slider("slack β", 1.0, 0.01, 5.88)}
-    return explore.Explorer("jsq-sensitivity", controls, _sensitivity, draw_sensitivity, _SENSITIVITY)
+sensitivity = explore.Picture(
+    "jsq-sensitivity",
+    lambda beta: {"law": jsq.diffusion_law(beta), "finite": jsq.finite_law(10_000, beta)},
+    draw_sensitivity,
+    [["mean", "slope"], ["wait", "kappa"]],
+    lambda: {"beta": explore.log_slider("slack β", 1.0, 0.01, 5.88)},
+)

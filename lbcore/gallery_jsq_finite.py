@@ -7,10 +7,9 @@ import numpy as np
 from scipy.special import expi
 
 from lbcore import explore, hitting, jsq, markov, mmn, paths, policies
-from lbcore.figures import Board, nice
+from lbcore.figures import nice
 from lbcore.gallery_jsq import curves
 
-_ECONOMICS = [["wait", "chance"], ["ratio", "idle"]]
 _LOADS = 41
 
 
@@ -78,26 +77,23 @@ def draw_economics(board, result):
     )  # fmt: skip
 
 
-def economics_figure(n=100, load=0.9):
-    """Return the static figure of `draw_economics`."""
-    return Board(_ECONOMICS).draw(draw_economics, {"n": n, "load": load})
+def _at_load(n, load):
+    _economics(n := round(n))
+    return {"n": n, "load": load}
 
 
-def explore_economics():
-    """Explore what JSQ costs against one central queue, for N servers at load rho."""
-
-    def compute(n, load):
-        _economics(n := round(n))
-        return {"n": n, "load": load}
-
-    controls = {
+economics = explore.Picture(
+    "jsq-economics",
+    _at_load,
+    draw_economics,
+    [["wait", "chance"], ["ratio", "idle"]],
+    lambda: {
         "n": explore.log_slider("servers N", 100, 10, 1000),
         "load": explore.real_slider("load ρ", 0.9, 0.3, 0.995, 0.005),
-    }
-    return explore.Explorer("jsq-economics", controls, compute, draw_economics, _ECONOMICS)
+    },
+)
 
 
-_FINITE = [["mean", "error"]]
 _SIZES = np.array([10, 32, 100, 316, 1000, 3162, 10_000, 31_623, 100_000, 316_228, 1_000_000])
 
 
@@ -133,16 +129,13 @@ def _finite(beta):
             yield {"beta": beta, "laws": tuple(laws)}
 
 
-def finite_figure(beta=1.0):
-    """Return the static figure of `draw_finite`."""
-    *_, result = _finite(beta)
-    return Board(_FINITE).draw(draw_finite, result)
-
-
-def explore_finite():
-    """Explore how fast N servers come close to the diffusion; large N are added while the slider rests."""
-    controls = {"beta": explore.log_slider("slack β", 1.0, 0.05, 2.8)}
-    return explore.Explorer("jsq-finite", controls, _finite, draw_finite, _FINITE)
+finite_servers = explore.Picture(
+    "jsq-finite",
+    _finite,
+    draw_finite,
+    [["mean", "error"]],
+    lambda: {"beta": explore.log_slider("slack β", 1.0, 0.05, 2.8)},
+)
 
 
 _SCHEMES = {
@@ -199,13 +192,15 @@ def _schemes(beta):
                 yield result
 
 
-def explore_schemes():
-    """Explore which simpler rules share the limit of JSQ, by simulation beside the exact chain."""
-    controls = {"beta": explore.log_slider("slack β", 1.0, 0.2, 2.5)}
-    return explore.Explorer("jsq-schemes", controls, _schemes, draw_schemes, [["two", "three"]])
+schemes = explore.Picture(
+    "jsq-schemes",
+    _schemes,
+    draw_schemes,
+    [["two", "three"]],
+    lambda: {"beta": explore.log_slider("slack β", 1.0, 0.2, 2.5)},
+)
 
 
-_PATH = [["time"], ["plane"]]
 _PATH_STEP, _FRAMES = 0.02, 300
 
 
@@ -260,18 +255,21 @@ def _watch(beta, speed, seed, frame):
     }
 
 
-def explore_path():
-    """Watch a path of the diffusion; speed is in mean service times a second (five frames)."""
-    controls = {
+sample_path = explore.Picture(  # speed: mean service times a second, at five frames
+    "jsq-path",
+    _watch,
+    draw_path,
+    [["time"], ["plane"]],
+    lambda: {
         "beta": explore.log_slider("slack β", 1.0, 0.2, 4.0),
         "speed": explore.whole_slider("speed", 5, 1, 25),
         "seed": explore.whole_slider("seed", 1, 1, 50),
         "frame": explore.player("play", _FRAMES),
-    }
-    return explore.Explorer("jsq-path", controls, _watch, draw_path, _PATH, aspect=0.34)
+    },
+    aspect=0.34,
+)
 
 
-_TRANSIENT = [["mean1", "mean2"], ["law1", "law2"]]
 _TIMES = np.linspace(0.0, 5.0, 26)
 
 
@@ -318,25 +316,19 @@ def _transient(beta, n, q1, q2, t):
         yield {"beta": beta, "chain": chain, "now": int(np.argmin(abs(_TIMES - t))), "sample": sample}
 
 
-def transient_figure(beta=1.0, n=100, q1=-2.0, q2=2.0, t=1.0):
-    """Return the static figure of `draw_transient`, with 8000 paths."""
-    results = _transient(beta, n, q1, q2, t)
-    return Board(_TRANSIENT).draw(draw_transient, [next(results) for _ in range(3)][-1])
-
-
-def explore_transient():
-    """Explore the law of (Q1, Q2) at a time, from a start."""
-    controls = {
+transient = explore.Picture(
+    "jsq-transient",
+    _transient,
+    draw_transient,
+    [["mean1", "mean2"], ["law1", "law2"]],
+    lambda: {
         "beta": explore.log_slider("slack β", 1.0, 0.1, 4.0),
         "n": explore.log_slider("servers N", 100, 50, 160),
         "q1": explore.real_slider("start Q₁", -2.0, -4.0, 0.0, 0.1),
         "q2": explore.real_slider("start Q₂", 2.0, 0.0, 3.0, 0.1),
         "t": explore.real_slider("time t", 1.0, 0.2, 5.0, 0.2),
-    }
-    return explore.Explorer("jsq-transient", controls, _transient, draw_transient, _TRANSIENT)
-
-
-_HITTING = [["fall", "wall"], ["power", "start"], ["above", "cycle"]]
+    },
+)
 
 
 def draw_hitting(board, result):
@@ -436,14 +428,10 @@ def _hitting(beta):
         yield result | {"paths": np.column_stack([levels, value, np.sqrt(square / len(found))])}
 
 
-def hitting_figure(beta=2.0):
-    """Return the static figure of `draw_hitting`, with 2000 paths at each point."""
-    results = _hitting(beta)
-    result = [next(results) for _ in range(5)][-1]
-    return Board(_HITTING).draw(draw_hitting, result)
-
-
-def explore_hitting():
-    """Explore the mean times of Lemmas 4.1 to 4.7, exact and by paths."""
-    controls = {"beta": explore.log_slider("slack β", 2.0, 0.5, 4.89)}
-    return explore.Explorer("jsq-hitting", controls, _hitting, draw_hitting, _HITTING)
+hitting_times = explore.Picture(
+    "jsq-hitting",
+    _hitting,
+    draw_hitting,
+    [["fall", "wall"], ["power", "start"], ["above", "cycle"]],
+    lambda: {"beta": explore.log_slider("slack β", 2.0, 0.5, 4.89)},
+)

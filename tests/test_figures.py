@@ -53,7 +53,7 @@ def test_axes_hold_still_while_dragging():
 
 def test_curves_are_the_law():
     law = lb.jsq.diffusion_law(0.7)
-    board = gallery_jsq.law_figure(result(0.7))
+    board = gallery_jsq.stationary_law.figure(beta=0.7)
     line = board["scaled"].data["exact"]
     assert line["y"] == pytest.approx(law.q2_tail(line["x"] / 0.7))
     assert board["mean"].data["this β"]["y"] == law.mean_q2
@@ -81,7 +81,7 @@ def test_saved_files_carry_parameters_and_version(tmp_path, width):
 
 
 def test_saved_data_holds_every_curve_exactly(tmp_path):
-    board = gallery_jsq.law_figure(result(1.0))
+    board = gallery_jsq.stationary_law.figure()
     path = board.save_data(tmp_path / "data", "title", {"beta": 1.0, "y": (0, 20)})
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines[:4] == ["# title", f"# lbcore {lb.__version__}", "# beta = 1.0", "# y = (0, 20)"]

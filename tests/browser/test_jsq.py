@@ -31,22 +31,22 @@ def drag(notebook, label, right):
 @pytest.mark.parametrize(
     ("call", "sliders"),
     [
-        ("gallery_jsq.explore_large", {"slack β": ("1.00", "5.89")}),
-        ("gallery_jsq.explore_small", {"slack β": ("0.0100", "1.00")}),
-        ("gallery_jsq.explore_sensitivity", {"slack β": ("0.0100", "5.89")}),
-        ("gallery_jsq_finite.explore_economics", {"servers N": ("10.0", "1.00e+3"), "load ρ": ("0.300", "0.995")}),
-        ("gallery_jsq_finite.explore_finite", {"slack β": ("0.0490", "2.82")}),
-        ("gallery_jsq_finite.explore_schemes", {"slack β": ("0.200", "2.51")}),
-        ("gallery_jsq_finite.explore_path", {"slack β": ("0.200", "4.07")}),
-        ("gallery_jsq_finite.explore_transient", {"slack β": ("0.100", "4.07"), "servers N": ("49.0", "162")}),
-        ("gallery_jsq_finite.explore_hitting", {"slack β": ("0.490", "4.90")}),
+        ("gallery_jsq.large_slack", {"slack β": ("1.00", "5.89")}),
+        ("gallery_jsq.small_slack", {"slack β": ("0.0100", "1.00")}),
+        ("gallery_jsq.sensitivity", {"slack β": ("0.0100", "5.89")}),
+        ("gallery_jsq_finite.economics", {"servers N": ("10.0", "1.00e+3"), "load ρ": ("0.300", "0.995")}),
+        ("gallery_jsq_finite.finite_servers", {"slack β": ("0.0490", "2.82")}),
+        ("gallery_jsq_finite.schemes", {"slack β": ("0.200", "2.51")}),
+        ("gallery_jsq_finite.sample_path", {"slack β": ("0.200", "4.07")}),
+        ("gallery_jsq_finite.transient", {"slack β": ("0.100", "4.07"), "servers N": ("49.0", "162")}),
+        ("gallery_jsq_finite.hitting_times", {"slack β": ("0.490", "4.90")}),
     ],
 )
 def test_both_ends(lab, page, call, sliders):
     folder, address = lab
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}}
     name = call.rpartition(".")[2]
-    cells = [nbformat.v4.new_code_cell(f"import lbcore as lb\nlb.{call}()")]
+    cells = [nbformat.v4.new_code_cell(f"import lbcore as lb\nlb.{call}.explore()")]
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), folder / f"{name}.ipynb")
     notebook = Notebook(page, address(f"{name}.ipynb"))
     for label, ends in sliders.items():

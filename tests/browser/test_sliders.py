@@ -111,7 +111,7 @@ def differ(a, b):
 
 
 def test_law_explorer_by_keyboard_typing_and_dragging(lab, page):
-    notebook = Notebook(page, lab[1]("03_jsq_halfin_whitt.ipynb"), "explore_law")
+    notebook = Notebook(page, lab[1]("03_jsq_halfin_whitt.ipynb"), "stationary_law.explore")
     assert notebook.errors() == []
     slider = notebook.slider("slack β")
     handle, readout = slider.locator('[role="slider"]'), slider.locator(".widget-readout")
@@ -159,7 +159,7 @@ def test_law_explorer_by_keyboard_typing_and_dragging(lab, page):
 
 def test_levels_slider_and_saving(lab, page):
     folder, address = lab
-    notebook = Notebook(page, address("03_jsq_halfin_whitt.ipynb"), "explore_law")
+    notebook = Notebook(page, address("03_jsq_halfin_whitt.ipynb"), "stationary_law.explore")
     before = notebook.settled()
     handles = notebook.slider("levels y shown").locator('[role="slider"]')
     for index, key in ((1, "End"), (0, "End"), (0, "Home")):
