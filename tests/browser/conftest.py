@@ -69,9 +69,16 @@ def lab(tmp_path_factory):
             server.wait(15)
 
 
-@pytest.fixture
-def page(chromium_path):
+@pytest.fixture(scope="session")
+def chromium(chromium_path):
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=chromium_path, args=QUIET)
-        yield browser.new_page(viewport={"width": 1400, "height": 1100})
+        yield browser
         browser.close()
+
+
+@pytest.fixture
+def page(chromium):
+    page = chromium.new_page(viewport={"width": 1400, "height": 1100})
+    yield page
+    page.close()
