@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
-from scipy.stats import poisson
+from scipy.special import gammaln, xlogy
 
 from lbcore import checks
 from lbcore.compiled import kernel
@@ -255,7 +255,8 @@ def transient_law(n_servers, beta, start, times):
         stay[0, n] += up  # blocked
     p = np.zeros((kept, top))
     p[idle, two] = 1.0
-    steps = int(poisson.isf(1e-13, (rate + n) * last)) + 1
+    mean = (rate + n) * times[:, None]  # events so far, Poisson
+    steps = math.ceil(mean.max() + 8 * math.sqrt(mean.max()) + 30)
     phases, levels = np.empty((steps, kept)), np.empty((steps, top))
     for step in range(steps):
         phases[step], levels[step] = p.sum(axis=1), p.sum(axis=0)
@@ -265,7 +266,8 @@ def transient_law(n_servers, beta, start, times):
         moved[1:] += (one * p)[:-1]
         moved[:, :-1] += (down * p)[:, 1:]
         p = moved
-    weights = poisson.pmf(np.arange(steps), (rate + n) * times[:, None])
+    k = np.arange(steps)
+    weights = np.exp(xlogy(k, mean) - mean - gammaln(k + 1))
     phases, levels = weights @ phases, weights @ levels
     return TransientLaw(
         n, beta, times, -(phases @ np.arange(kept)) / root, levels @ np.arange(top) / root,

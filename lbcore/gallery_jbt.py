@@ -1,6 +1,7 @@
 """The pictures of notebook 01: Join-Below-Threshold in heavy traffic (paper A)."""
 
 import math
+import time
 from functools import lru_cache
 
 import numpy as np
@@ -157,7 +158,7 @@ _SYSTEMS = {  # number of servers -> law of the batch at capacity, and of the se
 
 def _refined(cases, batch, services):
     """Yield means over the pooled mean and half-widths of slotted systems ``(n, epsilon, policy)``, ever better."""
-    means, half_widths = np.full(len(cases), math.nan), np.full(len(cases), math.nan)
+    means, half_widths, shown = np.full(len(cases), math.nan), np.full(len(cases), math.nan), time.monotonic()
     for slots in 40_000 * 3 ** np.arange(7):
         for k, (n, epsilon, policy) in enumerate(cases):
             found = slotted.simulate_slotted(
@@ -166,7 +167,9 @@ def _refined(cases, batch, services):
             if found.believable:  # a run too short to have forgotten its start is not shown
                 means[k] = found.mean_total.value / found.pooled_exact
                 half_widths[k] = found.mean_total.half_width / found.pooled_exact
-            yield means.copy(), half_widths.copy()
+            if time.monotonic() - shown > 0.15 or k == len(cases) - 1:
+                yield means.copy(), half_widths.copy()
+                shown = time.monotonic()
 
 
 u_shape = explore.Picture(

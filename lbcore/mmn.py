@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import log_ndtr
-from scipy.stats import norm
 
 from lbcore import checks
 
@@ -37,7 +36,7 @@ class CentralLaw:
     def idle_tail(self, x):
         """Return ``P(idle / sqrt(N) > x)`` for array_like ``x >= 0``: a normal law cut at 0, given idle servers."""
         x = np.asarray(x, float)
-        return (1 - self.wait_probability) * np.exp(norm.logcdf(self.beta - x) - norm.logcdf(self.beta))
+        return (1 - self.wait_probability) * np.exp(log_ndtr(self.beta - x) - log_ndtr(self.beta))
 
 
 def halfin_whitt_law(beta):
