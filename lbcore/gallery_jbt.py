@@ -248,7 +248,7 @@ def rates_figure(series):
 
 def draw_slotted(board, result):
     """Draw simulated means over the pooled mean against epsilon, with the limits where they are known."""
-    n, r = result["n"], result["r"]
+    n, r, gaps = result["n"], result["r"], result["gaps"]
     panel = board["ratio"]
     panel.describe(
         "Slotted model, simulated (95 % intervals)", "$\\varepsilon$", "$E[\\sum Q]$ / pooled mean", xscale="log",
@@ -256,24 +256,21 @@ def draw_slotted(board, result):
     )  # fmt: skip
     names = {"JBT(r)": "exact", "JBT(K log(1/ε))": "simulation", "JSQ": "other", "JSQ(2)": "second", "random": "third"}
     for k, (name, role) in enumerate(names.items()):
-        at = slice(k * len(_GAPS), (k + 1) * len(_GAPS))
-        panel.points(name, np.array(_GAPS) * 1.02 ** (k - 2), result["mean"][at], result["half_width"][at], role)
+        at = slice(k * len(gaps), (k + 1) * len(gaps))
+        panel.points(name, gaps * 1.02 ** (k - 2), result["mean"][at], result["half_width"][at], role)
     limit, worst = result["limits"]
-    known = f"limit of JBT({r}) {limit:.4g}, of random routing {worst:.4g}" if worst else "no limit is known"
+    known = f"limit of JBT({r}) {limit:.4g}, of random routing {worst:.4g}" if worst > 0 else "no limit is known"
     panel.note(f"N = {n}: {known}", x=0.97, y=0.03)
-    ends = [_GAPS[0], _GAPS[-1], math.nan]
+    ends = [gaps[0], gaps[-1], math.nan]
     lines = [v for y in (1.0, limit, worst) for v in (y, y, math.nan)]
     panel.line("limits: pooled, JBT(r), random (new)", ends * 3, lines, "limit")
-    panel.limits(x=(1.2 * _GAPS[0], _GAPS[-1] / 1.2), y=(0.7, 3 * nice(np.nanmax(np.append(result["mean"], 2.0)))))
+    panel.limits(x=(1.2 * gaps[0], gaps[-1] / 1.2), y=(0.7, 3 * nice(np.nanmax(np.append(result["mean"], 2.0)))))
     panel.legend("upper left", columns=2)
-
-
-_GAPS = (0.4, 0.2, 0.1, 0.05)
 
 
 def _slotted(n, r, k, system):
     batch, services = _SYSTEMS[system](n)
-    equal = not isinstance(services, list)
+    equal, gaps = not isinstance(services, list), n * np.array([0.08, 0.04, 0.02, 0.01])
     rules = [
         lambda e: policies.jbt(r, by_rate=not equal),
         lambda e: policies.jbt(_whole(k * math.log(1 / e)), by_rate=not equal),
@@ -285,8 +282,8 @@ def _slotted(n, r, k, system):
     if equal:
         pooled = jbt.pooled_limit(n, batch, services)
         limits = [jbt.heavy_traffic_limit(n, t, batch, services) / pooled for t in (r, math.inf)]
-    for means, half_widths in _refined([(n, e, rule(e)) for rule in rules for e in _GAPS], batch, services):
-        yield {"n": n, "r": r, "limits": limits, "mean": means, "half_width": half_widths}
+    for means, half_widths in _refined([(n, e, rule(e)) for rule in rules for e in gaps], batch, services):
+        yield {"n": n, "r": r, "gaps": gaps, "limits": limits, "mean": means, "half_width": half_widths}
 
 
 slotted_systems = explore.Picture(

@@ -113,6 +113,7 @@ def eq_8(queues, r):
     return math.sqrt(min(sum(max(q - r, 0) ** 2 for q in queues), sum(max(r - q, 0) ** 2 for q in queues)))
 
 
+@pytest.mark.kernel
 @given(st.lists(st.lists(st.integers(0, 40), min_size=3, max_size=3), min_size=1, max_size=5), st.integers(1, 20))
 def test_distance_is_that_to_the_region(queues, r):
     found = jbt.distance(queues, r)
