@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from scipy.fft import dst, next_fast_len
-from scipy.integrate import quad
 from scipy.linalg import eigh_tridiagonal
 from scipy.sparse.linalg import LinearOperator, gmres
 from scipy.special import beta, betainc
@@ -345,7 +345,7 @@ def threshold_price():
     def below(u):  # Y = sin(u^2)^2 takes the singularities away
         return 4 * u * math.sqrt(math.cos(u * u)) * betainc(0.25, 0.25, math.sin(u * u) ** 2)
 
-    return quad(below, 0.0, math.sqrt(math.pi / 2), epsabs=1e-12)[0] / beta(0.5, 0.75)
+    return scipy.integrate.quad(below, 0.0, math.sqrt(math.pi / 2), epsabs=1e-12)[0] / beta(0.5, 0.75)
 
 
 def distance(queues, threshold):

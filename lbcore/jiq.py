@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.signal import fftconvolve
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from lbcore import calendar_queue, laws, policies, streams, workload
 from lbcore.records import Estimate
@@ -176,7 +176,7 @@ def _workload_grid(service, load, high, h):
     mass = residual[:-1] - residual[1:]
     mean_of_ends = np.append(mass[0], mass[1:] + mass[:-1]) / 2
     right = load * (residual[:-1] - load * mass / 2)
-    return fftconvolve(right, _one_over_one_minus(load * mean_of_ends))[:count]
+    return scipy.signal.fftconvolve(right, _one_over_one_minus(load * mean_of_ends))[:count]
 
 
 def _one_over_one_minus(c):
@@ -184,10 +184,10 @@ def _one_over_one_minus(c):
     series = np.array([1.0 / (1.0 - c[0])])
     while series.size < c.size:
         size = min(2 * series.size, c.size)
-        residual = fftconvolve(c[:size], series)[:size]
+        residual = scipy.signal.fftconvolve(c[:size], series)[:size]
         residual[: series.size] -= series
         residual[0] += 1.0  # 1 - (1 - c) series
-        series = np.pad(series, (0, size - series.size)) + fftconvolve(series, residual)[:size]
+        series = np.pad(series, (0, size - series.size)) + scipy.signal.fftconvolve(series, residual)[:size]
     return series
 
 
@@ -464,7 +464,7 @@ def pair_excess(n_servers, service, load, w, *, replications=16, seed=None):
 
 def _over_replications(values, least=0.0):
     """Return the mean over the first axis as an Estimate, Student's half-width being `least` at least."""
-    spread = student.ppf(0.975, len(values) - 1) / math.sqrt(len(values)) * values.std(axis=0, ddof=1)
+    spread = stdtrit(len(values) - 1, 0.975) / math.sqrt(len(values)) * values.std(axis=0, ddof=1)
     value, half_width = values.mean(axis=0), np.maximum(spread, least)
     return Estimate(value, half_width) if np.ndim(value) else Estimate(float(value), float(half_width))
 

@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 import numpy as np
+import scipy
 from numpy.polynomial import Legendre, Polynomial
 from numpy.polynomial.laguerre import laggauss
 from numpy.polynomial.legendre import leggauss
 from numpy.polynomial.polynomial import polyval2d
-from scipy.interpolate import BarycentricInterpolator, BPoly
 from scipy.linalg.lapack import dgesv
 
 from lbcore import checks, mmn, policies
@@ -366,7 +366,7 @@ class DiffusionLaw:
 
     @cached_property
     def _q2_curves(self):
-        return tuple(BPoly.from_derivatives(self._levels, d) for d in (self._log_tail, self._log_cdf))
+        return tuple(scipy.interpolate.BPoly.from_derivatives(self._levels, d) for d in (self._log_tail, self._log_cdf))
 
     @cached_property
     def _median_level(self):
@@ -417,7 +417,7 @@ class DiffusionLaw:
     @cached_property
     def _occupation_curve(self):
         slope = self._grid.first @ self._occupation
-        return BarycentricInterpolator(self._grid.zeta, np.column_stack([self._occupation, slope]))
+        return scipy.interpolate.BarycentricInterpolator(self._grid.zeta, np.column_stack([self._occupation, slope]))
 
     @cached_property
     def _far_left(self):
@@ -439,7 +439,7 @@ class DiffusionLaw:
         tail = first + np.concatenate([[0.0], np.cumsum(mass)])
         edges, jacobian = _stretched(zeta, grid.stretch, grid.left)
         pieces = np.column_stack([np.log(tail), -jacobian * self._q1_inside(edges) / tail])
-        return BPoly.from_derivatives(zeta[::-1], pieces[::-1])
+        return scipy.interpolate.BPoly.from_derivatives(zeta[::-1], pieces[::-1])
 
     def __repr__(self):
         return (
