@@ -151,7 +151,8 @@ class Explorer(widgets.VBox):
         self.board = figures.Board(**self._panels, width=scale * figures.SCREEN["width"], live=True)
         width, height = self.board.size
         size = {"width": f"{width}px", "max_width": "100%"}  # a narrow window shrinks the picture
-        self.image = widgets.Image(format="png", layout=widgets.Layout(**size, height="auto"))
+        # white at first: a picture that follows an empty one while its cell is out of sight is not always shown
+        self.image = widgets.Image(value=self.board.blank(), layout=widgets.Layout(**size, height="auto"))
         self.message = widgets.HTML(layout=widgets.Layout(**size, height=f"{height}px", display="none"))
         self.message.add_class("lbcore-error")  # where browser tests look
         self.status = widgets.HTML()

@@ -213,6 +213,12 @@ class Board:
             Image.fromarray(pixels).save(buffer, "png", compress_level=1)
             return buffer.getvalue()
 
+    def blank(self):
+        """Return a white picture of the board's size as PNG bytes."""
+        buffer = io.BytesIO()
+        Image.new("RGB", self.size, "white").save(buffer, "png")
+        return buffer.getvalue()
+
     @property
     def size(self):
         """Width and height in pixels."""

@@ -163,7 +163,7 @@ fixed_point = explore.Picture(
     "jiq-fixed-point", _fixed_point, draw_fixed_point, [["linear", "tail"]],
     lambda: _controls(
         n=(10, 1, 1_000_000), arrivals=explore.choice("arrivals (§6)", list(ARRIVALS)),
-        buffers=explore.choice("buffers (§6)", BUFFERS), bias=explore.choice("bias if all busy (§6)", BIAS),
+        buffers=explore.choice("buffers (§6)", BUFFERS), bias=explore.choice("bias (§6)", BIAS),
     ),
 )  # fmt: skip
 
