@@ -344,19 +344,16 @@ def collapse_figure(epsilons=(0.2, 0.1, 0.05), r=(2, 4, 8, 12, 16, 24)):
     board["tail"].describe(
         f"Its tail, $\\varepsilon$ = {epsilons[-1]:g}", "$d$", "$P(\\mathrm{distance} \\geq d)$", yscale="log"
     )
-    dashed = {"linewidth": 1.4, "linestyle": (0, (2, 2))}
-    for name, look in (("JBT(r)", {"linewidth": 1.4, "linestyle": "-"}), ("random", dashed)):
-
-        def law(epsilon, t, free=name == "random"):
-            return jbt.two_server_law(epsilon, math.inf if free else t, tolerance=1e-8), t if free else None
-
+    for name, dashes in (("JBT(r)", "-"), ("random", (0, (2, 2)))):
+        free, look = name == "random", {"linewidth": 1.4, "linestyle": dashes}
+        laws_of = {(e, t): jbt.two_server_law(e, math.inf if free else t, tolerance=1e-8) for e in epsilons for t in r}
         for epsilon, role in zip(epsilons, ("exact", "second", "simulation"), strict=True):
-            found = [chain.distance_moments(region)[[0, 1, 3]] for chain, region in (law(epsilon, t) for t in r)]
+            found = [laws_of[epsilon, t].distance_moments(t if free else None)[[0, 1, 3]] for t in r]
             x, y = np.tile([*r, math.nan], 3), np.vstack([found, np.full(3, math.nan)]).T.ravel()
             board["moments"].line(f"{name}, ε = {epsilon:g}", x, y, role, **look)
         for t, role in zip(r[1::2], ("exact", "simulation", "other"), strict=True):
-            chain, region = law(epsilons[-1], t)
-            board["tail"].line(f"{name}, r = {t}", np.arange(t + 1), chain.distance_tail(region), role, **look)
+            tail = laws_of[epsilons[-1], t].distance_tail(t if free else None)
+            board["tail"].line(f"{name}, r = {t}", np.arange(t + 1), tail, role, **look)
     board["moments"].limits(x=(0, max(r) + 1), y=(1e-4, 1e9))
     board["tail"].limits(x=(0, max(r)), y=(1e-12, 3))
     board["moments"].legend("upper left", columns=2)

@@ -235,6 +235,10 @@ class TwoServerLaw:
 
     def decay_rate(self):
         """Return theta*, the rate at which the tail of the distance falls off, fitted over 2 ... 6 (threshold >= 6)."""
+        if not 6 <= self.threshold < math.inf:
+            raise ValueError(
+                f"the decay rate is fitted over distances 2 to 6, which r = {self.threshold} does not have"
+            )
         return float(-np.polyfit(np.arange(2, 7), np.log(self.distance_tail()[2:7]), 1)[0])
 
     def __repr__(self):

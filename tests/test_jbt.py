@@ -138,6 +138,8 @@ def test_distance_tail_and_moments_are_those_of_the_joint_law(epsilon, r):
         free.distance_tail()
     with pytest.raises(ValueError, match="its own"):
         law.distance_tail(r + 1)
+    with pytest.raises(ValueError, match="distances 2 to 6"):
+        free.decay_rate()
 
 
 def test_condition_of_equation_seven_ties_to_the_mean():
