@@ -60,7 +60,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(KERNELS): $(READY) $(wildcard lbcore/*.py)
+$(KERNELS): $(READY) $(shell find lbcore -name "*.py")
 	@echo "Compiling the kernels ..."
 	@$(BIN)/python -m lbcore
 	@touch $@

@@ -2,37 +2,63 @@
 
 Every kernel of the package is decorated with :func:`kernel`: nopython, the GIL released, compiled on
 first use, kept on disk. Numba itself checks only the file a kernel stands in, so a kernel whose *callee*
-was edited in another file would go stale. Here the cache folder is named after the text of all source
-files of the package: edit any of them and every kernel is compiled anew, edit none and none is.
-A cache that is missing, truncated or not writable means compiling again with a word about it.
+was edited in another file would go stale. Here each file has a cache folder named after its own text and that
+of all files of the package that it imports, directly or not: edit one and all kernels that may call it are
+compiled anew, and no others. A cache that is missing, truncated or not writable means compiling again with a word
+about it.
 """
 
 import hashlib
+import inspect
 import os
+import re
 import shutil
 import warnings
+from functools import cache
 from pathlib import Path
 
 import numba
 from numba.core.caching import FunctionCache
 
 _PACKAGE = Path(__file__).parent
+# a module of the package, and what is imported from it, in parentheses or to the end of the line
+_IMPORT = re.compile(rf"^\s*(?:from|import) ({_PACKAGE.name}[\w.]*)(?: import (\([^)]*\)|.*))?", re.MULTILINE)
 
 
-def _source_digest() -> str:
-    """Return 12 hex digits that change with any source file of the package."""
+@cache
+def _imported(path):
+    """Return the files of the package that a file imports, as far down as it goes, itself included."""
+    found, new = set(), {path}
+    while new:
+        found |= new
+        new = set().union(*map(_named_in, new)) - found
+    return found
+
+
+@cache
+def _named_in(path):
+    """Return the files of the package that the import statements of a file name; packages by their __init__.py."""
+    names = set()
+    for module, listed in _IMPORT.findall(path.read_text()):
+        names |= {module, *(f"{module}.{name}" for name in re.findall(r"\w+", listed))}
+    inside = (_PACKAGE.parent.joinpath(*name.split(".")) for name in names)
+    return {file for place in inside for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()}
+
+
+def _folder_name(path):
+    """Return the name of a file's cache folder, which changes with any text that its kernels could depend on."""
     digest = hashlib.sha256()
-    for path in sorted(_PACKAGE.glob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:12]
+    for file in sorted(_imported(path)):
+        digest.update(str(file.relative_to(_PACKAGE)).encode() + b"\0" + file.read_bytes() + b"\0")
+    return f"{'.'.join(path.relative_to(_PACKAGE).with_suffix('').parts)}-{digest.hexdigest()[:12]}"
 
 
 def _writable_folder() -> Path | None:
-    """Return the first cache folder that can be written, or None with a warning."""
+    """Return the first folder for caches that can be written, or None with a warning."""
     user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lbcore"
     chosen = numba.config.CACHE_DIR
     for base in [Path(chosen)] if chosen else [_PACKAGE / "__pycache__", user_cache]:
-        folder = base / f"kernels-{_source_digest()}"
+        folder = base / "lbcore-kernels"
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             probe = folder / f".probe-{os.getpid()}"
@@ -87,7 +113,8 @@ def kernel(function):
     """
     compiled = numba.njit(nogil=True, error_model="numpy")(function)
     if FOLDER is not None:
-        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(FOLDER)
+        folder = FOLDER / _folder_name(Path(inspect.getfile(function)))
+        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
         try:
             compiled._cache = _Cache(function)
         finally:
@@ -99,7 +126,8 @@ def remove_stale() -> int:
     """Remove the kernels of earlier versions of the source; return how many folders went."""
     if FOLDER is None:
         return 0
-    stale = [f for f in FOLDER.parent.glob("kernels-*") if f != FOLDER]
+    current = {_folder_name(path) for path in _PACKAGE.rglob("*.py")}
+    stale = [folder for folder in FOLDER.iterdir() if folder.name not in current]
     for folder in stale:
         shutil.rmtree(folder, ignore_errors=True)
     return len(stale)

@@ -57,6 +57,20 @@ def test_editing_a_callee_in_another_file_recompiles_its_callers(package):
     assert package()[:2] == (16, 0)
 
 
+def test_editing_a_file_recompiles_none_but_those_that_import_it(package):
+    package()
+    (package.folder / "other.py").write_text("from lbcore import (\n    caller,\n)\n")
+    assert package()[:2] == (7, 1)
+    (package.folder / "deep").mkdir()
+    (package.folder / "deep" / "__init__.py").touch()
+    (package.folder / "helper.py").rename(package.folder / "deep" / "helper.py")
+    (package.folder / "caller.py").write_text(CALLER.replace("lbcore.helper", "lbcore.deep.helper"))
+    assert package()[:2] == (7, 0)
+    assert package()[:2] == (7, 1)
+    (package.folder / "deep" / "helper.py").write_text(HELPER.format(5))
+    assert package()[:2] == (16, 0)
+
+
 def test_old_kernels_are_removed(package):
     package()
     (package.folder / "helper.py").write_text(HELPER.format(5))
@@ -66,7 +80,7 @@ def test_old_kernels_are_removed(package):
     out = subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=package.folder, text=True, capture_output=True, check=True
     )
-    assert out.stdout.strip() == "1"
+    assert out.stdout.strip() == "2"  # of the file that was edited and of the one that imports it
     assert Path(where).is_dir()
 
 
