@@ -9,19 +9,20 @@ NOTEBOOK ?= notebooks/00_start_here.ipynb
 PORTFLAG := $(if $(PORT),--ServerApp.port=$(PORT) --ServerApp.port_retries=0)
 ROOTFLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help lab test figures bench lint lock clean
+.PHONY: help lab test check-long figures bench lint lock clean
 
 help:  ## show this list
-	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
 lab: $(KERNELS)  ## open the notebooks in JupyterLab (PORT=9000 for a port of your choice)
 	@$(BIN)/jupyter lab --ip=127.0.0.1 --LabApp.default_url=/lab/tree/$(NOTEBOOK) $(PORTFLAG) $(ROOTFLAG) || \
 	  { echo "JupyterLab did not start. If the port is in use, try: make lab PORT=9000"; exit 1; }
 
-test: $(KERNELS)  ## run all tests, then the kernels without the JIT for their coverage
-	$(BIN)/python -m pytest
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -m kernel
-	$(BIN)/python tests/kernel_coverage.py
+test: $(KERNELS)  ## run all tests, side by side on all cores
+	$(BIN)/python -m pytest -n logical --dist loadgroup
+
+check-long: $(KERNELS)  ## the long statistical checks: coverage of intervals over hundreds of seeds
+	$(BIN)/python -m pytest -n logical --dist loadgroup -m long
 
 figures: $(KERNELS)  ## execute every notebook into build/: HTML, and each figure as PNG
 	$(BIN)/jupyter nbconvert --execute --to notebook --output-dir build notebooks/*.ipynb

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import sync_playwright
+from reader import Notebook
 
 ROOT = Path(__file__).parent.parent.parent
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -77,8 +78,16 @@ def chromium(chromium_path):
         browser.close()
 
 
-@pytest.fixture
-def page(chromium):
-    page = chromium.new_page(viewport={"width": 1400, "height": 1100})
-    yield page
-    page.close()
+@pytest.fixture(scope="session")
+def opened(lab, chromium):
+    """Return a function from a notebook's name to that notebook, run once from top to bottom in a page of its own."""
+    pages = {}
+
+    def open_notebook(name):
+        if name not in pages:
+            page = chromium.new_page(viewport={"width": 1400, "height": 1100})
+            pages[name] = Notebook(page, lab[1](f"{name}.ipynb"))
+        pages[name].page.bring_to_front()
+        return pages[name]
+
+    return open_notebook

@@ -1,39 +1,41 @@
-"""Every explorer of every gallery: each slider dragged to both ends by mouse, each list run through."""
+"""Every notebook runs, and every explorer in it: each slider dragged to both ends by mouse, each list run through."""
 
-import nbformat
+import json
+import re
+from pathlib import Path
+
 import pytest
-from test_sliders import Notebook, differ
+from reader import PANEL, differ
 
-from lbcore import explore, gallery_jbt, gallery_jiq, gallery_jsq, gallery_jsq_finite
+import lbcore as lb
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
-GALLERIES = (gallery_jbt, gallery_jiq, gallery_jsq, gallery_jsq_finite)
+SOURCES = {
+    path.stem: "".join("".join(cell["source"]) + "\n" for cell in json.loads(path.read_text())["cells"])
+    for path in sorted((Path(__file__).parent.parent.parent / "notebooks").glob("*.ipynb"))
+}
 CASES = [
-    (gallery.__name__, name)
-    for gallery in GALLERIES
-    for name, picture in vars(gallery).items()
-    if isinstance(picture, explore.Picture)
+    (notebook, *found)
+    for notebook, source in SOURCES.items()
+    for found in re.findall(r"pictures\.(\w+)\.(\w+)\.explore\(", source)
 ]
 
 
-@pytest.fixture(scope="module")
-def opened(lab, chromium):
-    """Return a function from a gallery to a notebook, open in the browser, with a cell for each of its explorers."""
-    folder, address = lab
-    pages = {}
+def test_every_picture_is_explored_in_a_notebook():
+    assert {case[1:] for case in CASES} == {
+        (page, name)
+        for page in dir(lb.pictures)
+        for name, thing in vars(getattr(lb.pictures, page)).items()
+        if isinstance(thing, lb.show.picture.Picture)
+    }
 
-    def open_gallery(gallery):
-        if gallery not in pages:
-            kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}}
-            calls = [f"lb.{gallery.removeprefix('lbcore.')}.{name}.explore()" for of, name in CASES if of == gallery]
-            cells = [nbformat.v4.new_code_cell(code) for code in ["import lbcore as lb", *calls]]
-            nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), folder / f"{gallery}.ipynb")
-            page = chromium.new_page(viewport={"width": 1400, "height": 1100})
-            pages[gallery] = Notebook(page, address(f"{gallery}.ipynb"), None)
-        return pages[gallery]
 
-    return open_gallery
+@pytest.mark.parametrize("name", SOURCES)
+def test_notebook_runs_without_errors_and_shows_pictures(opened, name):
+    notebook = opened(name)
+    assert notebook.errors() == []
+    assert notebook.page.locator(f"{PANEL} img").count() > 0
 
 
 def still(notebook):
@@ -58,10 +60,10 @@ def drag(notebook, slider, handle, right):
     return handle.get_attribute("aria-valuenow"), before
 
 
-@pytest.mark.parametrize(("gallery", "name"), CASES)
-def test_every_slider_at_both_ends_and_every_choice(opened, gallery, name):
-    notebook = opened(gallery)
-    notebook.show(f".{name}.explore()")
+@pytest.mark.parametrize(("notebook", "page", "name"), CASES)
+def test_every_slider_at_both_ends_and_every_choice(opened, notebook, page, name):
+    notebook = opened(notebook).show(f"{page}.{name}.explore(")
+    notebook.button("reset").click()
     for choice in notebook.cell.locator("select").all():
         options = [text.replace("\xa0", " ") for text in choice.locator("option").all_text_contents()]
         if "one column" in options:  # of saved figures
