@@ -64,7 +64,7 @@ def test_levels_slider_and_saving(lab, opened):
     handles = notebook.slider("levels y shown").locator('[role="slider"]')
     for index, key in ((1, "End"), (0, "End"), (0, "Home")):
         handles.nth(index).focus()
-        assert differ(before, notebook.after(lambda key=key: page.keyboard.press(key))) > 500
+        assert differ(before, notebook.after(lambda key=key: notebook.page.keyboard.press(key))) > 500
     saved = lab[0] / "saved"
     for button, files in (("save figure", 2), ("save data", 3), ("save figure", 5)):
         notebook.button(button).click()
