@@ -79,9 +79,15 @@ FOLDER = None if numba.config.DISABLE_JIT else _writable_folder()
 
 
 class _Cache(FunctionCache):
-    """Numba's file cache, except that a broken entry is compiled again instead of raising."""
+    """Numba's file cache, except that a broken entry is compiled again instead of raising.
+
+    What is compiled for a jitted function that a user has handed over is not kept: the next process would not know
+    that function again.
+    """
 
     def load_overload(self, sig, target_context):
+        if _takes_a_function(sig):
+            return None
         try:
             return super().load_overload(sig, target_context)
         except Exception as error:  # a truncated or foreign file can raise anything
@@ -93,6 +99,8 @@ class _Cache(FunctionCache):
             return None
 
     def save_overload(self, sig, data):
+        if _takes_a_function(sig):
+            return
         try:
             super().save_overload(sig, data)
         except Exception as error:  # a full disk, a folder removed meanwhile, a broken index
@@ -106,12 +114,21 @@ class _Cache(FunctionCache):
         )
 
 
+def _takes_a_function(types):
+    return any(isinstance(kind, numba.types.Dispatcher) for kind in types)
+
+
+def fresh(function, **options):
+    """Compile a function as :func:`kernel` does, but keep nothing on disk: for a user's functions."""
+    return numba.njit(nogil=True, error_model="numpy", **options)(function)
+
+
 def kernel(function):
     """Compile a function of this package: nopython, GIL released, cached on disk.
 
     Under ``NUMBA_DISABLE_JIT=1`` the function is returned as it is.
     """
-    compiled = numba.njit(nogil=True, error_model="numpy")(function)
+    compiled = fresh(function)
     if FOLDER is not None:
         folder = FOLDER / _folder_name(Path(inspect.getfile(function)))
         before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)

@@ -30,7 +30,7 @@ from tqdm.auto import tqdm
 
 from lbcore import streams
 from lbcore.intervals import Sample, column_slices, linearised, neighbour_correlation, warm_up
-from lbcore.records import Simulation
+from lbcore.results import Simulation
 
 _CELLS = 128  # cells kept of each replication, at most
 _LOOKS = (96, 128)  # numbers of cells at which `rel_precision` may end a run

@@ -98,6 +98,10 @@ def below_choice(queues, r, weights=None):
     return random_choice(queues, below if below.any() else weights)
 
 
+def idle_one_choice(queues):
+    return below_choice(queues, 1 if 0 in list(queues) else 2)
+
+
 def sampled_choice(queues, d, replacement):
     """Average over all samples of d servers, ties shared among the samples."""
     n = len(queues)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lbcore import estimate, streams
 from lbcore.compiled import kernel
 from lbcore.intervals import Sample, mser, warm_up
-from lbcore.records import Estimate, Simulation
+from lbcore.results import Estimate, Simulation
 
 
 @kernel

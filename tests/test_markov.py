@@ -25,7 +25,7 @@ ALL = [
     policies.jbt(2, by_rate=True),
     policies.round_robin(),
 ]
-EXCHANGEABLE = [p for p in ALL if p.exchangeable]
+EXCHANGEABLE = [p for p in ALL if p.code in markov._RULES]
 
 
 @policies.policy
@@ -214,7 +214,7 @@ def test_chance_that_all_samples_are_among_some(n, d):
 
 
 def chain(n, load, policy, rates=None):
-    if rates is None and policy.exchangeable:
+    if rates is None and policy.code in markov._RULES:
         return markov._OccupancyChain(n, load, policy)
     return markov._ServersChain(np.ones(n) if rates is None else np.asarray(rates, float), load, policy)
 
@@ -301,8 +301,8 @@ def test_a_short_run_says_so():
 @pytest.mark.parametrize(
     ("arguments", "options", "sentence"),
     [
-        ((0, 0.5, policies.jsq()), {}, "n_servers must be an integer >= 1"),
-        ((2.5, 0.5, policies.jsq()), {}, "n_servers must be an integer >= 1"),
+        ((0, 0.5, policies.jsq()), {}, "n_servers must be a whole number of at least 1"),
+        ((2.5, 0.5, policies.jsq()), {}, "n_servers must be a whole number of at least 1"),
         ((2, 1.0, policies.jsq()), {}, "load must be between 0 and 1, not 1.*grow for ever"),
         ((2, 0.0, policies.jsq()), {}, "load must be between 0 and 1"),
         ((2, math.nan, policies.jsq()), {}, "load must be between 0 and 1"),

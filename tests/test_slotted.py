@@ -333,7 +333,7 @@ def test_distance_is_bounded_in_epsilon_for_jbt_and_not_for_random():
     ("change", "error", "word"),
     [
         ({"n": 0}, ValueError, "n_servers"),
-        ({"n": 2.5}, TypeError, "n_servers"),
+        ({"n": 2.5}, ValueError, "n_servers"),
         ({"epsilon": 0.0}, ValueError, "grow for ever"),
         ({"epsilon": 2.0}, ValueError, "between 0 and the total service rate 2"),
         ({"epsilon": math.nan}, ValueError, "epsilon"),
