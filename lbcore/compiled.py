@@ -49,8 +49,9 @@ def _folder_name(path):
     """Return the name of a file's cache folder, which changes with any text that its kernels could depend on."""
     digest = hashlib.sha256()
     for file in sorted(_imported(path)):
-        digest.update(str(file.relative_to(_PACKAGE)).encode() + b"\0" + file.read_bytes() + b"\0")
-    return f"{'.'.join(path.relative_to(_PACKAGE).with_suffix('').parts)}-{digest.hexdigest()[:12]}"
+        digest.update(os.path.relpath(file, _PACKAGE).encode() + b"\0" + file.read_bytes() + b"\0")
+    name = path.relative_to(_PACKAGE) if path.is_relative_to(_PACKAGE) else Path(path.name)  # a test's own kernel
+    return f"{'.'.join(name.with_suffix('').parts)}-{digest.hexdigest()[:12]}"
 
 
 def _writable_folder() -> Path | None:
