@@ -225,7 +225,7 @@ def test_one_server_is_the_pooled_queue():
 
 @pytest.mark.parametrize("r", [1, 3])
 def test_two_servers_are_the_solved_chain(r):
-    exact = naive.two_server_mean(2, 0.35, r, 36)
+    exact = naive.two_server_mean(2, 0.35, lambda q: naive.below_choice(q, r), 36)
     batch, offer = laws.pmf([0, 2], [0.5, 0.5]), laws.pmf([0, 1], [0.5, 0.5])
     result = run(2, 0.35, policies.jbt(r), batch, offer, slots=2 * 10**7)
     assert close(result.mean_total, exact)
