@@ -45,6 +45,7 @@ _RULES = {  # of the occupancy chain, for equal servers; every other policy runs
     policies.JSQ_D: _SAMPLED,
     policies.JSQ_D_WITH_REPLACEMENT: _SAMPLED,
 }
+_UNSTABLE = "from 1 on the queues grow for ever under every policy"
 _RESOLUTION = 2.0**-30  # no interval is narrower than this, see the notes of :func:`_occupancy_kernel`
 _LOW32, _U32 = np.uint64(2**32 - 1), np.uint64(32)
 
@@ -447,6 +448,7 @@ def _check_stable(policy, rates, load):
         )
 
 
+@estimate.passes_run_options
 def simulate_markov(
     n_servers,
     load,
@@ -454,12 +456,7 @@ def simulate_markov(
     *,
     rates=None,
     events=None,
-    rel_precision=None,
-    replications=None,
-    seed=None,
-    threads=None,
-    progress=True,
-    live=False,
+    **run,
 ):
     """Simulate servers with Poisson arrivals and exponential service.
 
@@ -475,8 +472,8 @@ def simulate_markov(
         Service rates, > 0; all 1 by default.
     events : int >= 1, optional
         Arrivals and departures to simulate, in all replications together.
-    rel_precision, replications, seed, threads, progress, live
-        See :func:`lbcore.estimate.run`.
+    **run
+        rel_precision, replications, seed, threads, progress, live: see :func:`lbcore.estimate.run`.
 
     Returns
     -------
@@ -493,8 +490,8 @@ def simulate_markov(
 
     Raises
     ------
-    TypeError, ValueError
-        A number out of its range; a policy that is none, does not fit the servers or is not stable.
+    ValueError
+        The policy does not fit the servers, or is known not to be stable.
     MemoryError
         More servers or replications than the machine can hold.
 
@@ -508,12 +505,8 @@ def simulate_markov(
     >>> lb.simulate_markov(2, 0.9, lb.jsq(), events=10**7, seed=1).mean_wait
     """
     n = checks.whole(n_servers, "n_servers")
-    load = _check_load(load)
-    if not isinstance(policy, policies.Policy):
-        raise TypeError(
-            "policy must be one made by lb.random(), lb.jsq(), lb.jsq_d(d), lb.jiq(), lb.jbt(r), lb.round_robin() "
-            f"or lb.policy(function), not {policy!r}"
-        )
+    load = checks.real(load, "load", above=0, below=1, why=_UNSTABLE)
+    checks.made_by(policy, "policy", policies.Policy, policies.MAKERS)
     estimate.require_memory(100.0 * n, f"{n} servers")
     asked = {"n_servers": n, "load": load, "policy": policy}
     if rates is None and policy.code in _RULES:
@@ -521,45 +514,10 @@ def simulate_markov(
         model = _OccupancyChain(n, load, policy)
     else:
         if rates is not None:
-            asked["rates"] = rates = _check_rates(rates, n)
+            asked["rates"] = rates = checks.vector(rates, "rates", size=n, above=0)
         else:
             rates = np.ones(n)
         policy.check(n, rates)
         _check_stable(policy, rates, load)
         model = _ServersChain(rates, load, policy)
-    return estimate.run(
-        model,
-        asked,
-        steps=events,
-        rel_precision=rel_precision,
-        replications=replications,
-        seed=seed,
-        threads=threads,
-        progress=progress,
-        live=live,
-    )
-
-
-def _check_load(load):
-    try:
-        number = float(load)
-    except (TypeError, ValueError):
-        raise TypeError(f"load must be a number between 0 and 1, not {load!r}") from None
-    if not 0.0 < number < 1.0:
-        raise ValueError(
-            f"load must be between 0 and 1, not {number:g}: it is the total arrival rate over the total service "
-            "rate, and at 1 or more the queues grow for ever under every policy"
-        )
-    return number
-
-
-def _check_rates(rates, n):
-    try:
-        array = np.array(rates, dtype=float)
-    except (TypeError, ValueError):
-        raise TypeError("rates must be an array of service rates, one for each server") from None
-    if array.shape != (n,):
-        raise ValueError(f"rates must hold one service rate for each of the {n} servers, not shape {array.shape}")
-    if not (np.isfinite(array).all() and (array > 0.0).all()):
-        raise ValueError("rates must all be finite and greater than 0")
-    return array
+    return estimate.run(model, asked, steps=events, **run)

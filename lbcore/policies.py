@@ -24,6 +24,7 @@ from lbcore.compiled import fresh, kernel
 
 RANDOM, RANDOM_BY_RATE, ROUND_ROBIN, JSQ, JSQ_D, JSQ_D_WITH_REPLACEMENT = range(6)
 JBT, JBT_BY_RATE, IDLE_ONE_FIRST, USER = range(6, 10)
+MAKERS = "lb.jsq(), lb.jbt(r), lb.random(), ... or lb.policy(function)"
 _NO_THRESHOLD = 2**62  # longer than any queue
 
 

@@ -278,6 +278,7 @@ class _Slots:
         return estimates
 
 
+@estimate.passes_run_options
 def simulate_slotted(
     n_servers,
     epsilon,
@@ -287,12 +288,7 @@ def simulate_slotted(
     *,
     threshold=None,
     slots=None,
-    rel_precision=None,
-    replications=None,
-    seed=None,
-    threads=None,
-    progress=True,
-    live=False,
+    **run,
 ):
     """Simulate the slotted model of Zhou, Tan and Shroff (2018), arXiv 1808.06911, exactly.
 
@@ -312,8 +308,8 @@ def simulate_slotted(
         r of the region R^(r) that distances are measured to; by default JBT's own, else log2(1 / epsilon).
     slots : int >= 1, optional
         Slots to simulate, in all replications together.
-    rel_precision, replications, seed, threads, progress, live
-        See :func:`lbcore.estimate.run`.
+    **run
+        rel_precision, replications, seed, threads, progress, live: see :func:`lbcore.estimate.run`.
 
     Returns
     -------
@@ -333,9 +329,9 @@ def simulate_slotted(
 
     Raises
     ------
-    TypeError, ValueError
-        A number out of its range; laws not on finitely many whole numbers, which the paper assumes; a policy
-        that is none, does not fit the servers or is not stable.
+    ValueError
+        Laws not on finitely many whole numbers, which the paper assumes; a policy that does not fit the servers or is
+        known not to be stable.
     MemoryError
         More servers or replications than the machine can hold.
 
@@ -348,8 +344,7 @@ def simulate_slotted(
     >>> batch, offer = lb.laws.pmf([0, 4], [0.5, 0.5]), lb.laws.pmf([0, 2], [0.5, 0.5])
     >>> lb.simulate_slotted(2, 0.05, lb.jbt(4), batch, offer, slots=10**7, seed=1).excess
     """
-    if not isinstance(policy, policies.Policy):
-        raise TypeError(f"policy must be one made by lb.jbt(r), lb.jsq(), ... or lb.policy(f), not {policy!r}")
+    checks.made_by(policy, "policy", policies.Policy, policies.MAKERS)
     n = checks.whole(n_servers, "n_servers")
     estimate.require_memory(24.0 * n, f"{n} servers")
     laws = pooled.slot_laws(arrivals, services, n, epsilon)
@@ -382,10 +377,5 @@ def simulate_slotted(
         _Slots(laws, policy, min(threshold, _FAR), notes),
         asked,
         steps=slots,
-        rel_precision=rel_precision,
-        replications=replications,
-        seed=seed,
-        threads=threads,
-        progress=progress,
-        live=live,
+        **run,
     )
