@@ -135,3 +135,39 @@ def run(rule, r, n, arrival_rate, a, b, c, words, rows, steps):
             break
         done += block
     return done
+
+
+def advance(rule, r, n, arrival_rate, pair, states, steps):
+    """Pack 16 states into lanes, run them and unpack; return (steps run, sums, counts).
+
+    Parameters
+    ----------
+    rule, r, n, arrival_rate, pair, steps
+        As in :func:`run`, `pair` being (a, b, c).
+    states : list of 16 :class:`markov._State`
+        With no queue longer than ``LEVELS``; all but the last of `place` is brought up to date.
+
+    Returns
+    -------
+    done : int
+    sums : ndarray, shape (16, 8 + LEVELS)
+        In the order of the columns of :mod:`lbcore.markov`.
+    counts : ndarray of int64, shape (LEVELS, 16)
+    """
+    first, last = COUNTS + 1, COUNTS + 1 + LEVELS
+    rows, words = np.zeros((ROWS, LANES)), np.zeros((5, LANES), np.uint64)
+    rows[COUNTS] = n
+    for lane, state in enumerate(states):
+        rows[first:last, lane] = state.counts[1 : LEVELS + 1]
+        rows[TOTAL, lane], rows[LOW, lane] = state.place[1:3]
+        words[:4, lane] = state.stream
+    rows[FIRST] = rows[COUNTS + r]
+    done = run(rule, r, float(n), arrival_rate, *pair, words.reshape(-1), rows.reshape(-1), steps)
+    counts, areas = rows[first:last].astype(np.int64), rows[AREAS + 1 :]
+    for lane, state in enumerate(states):
+        state.counts[1 : LEVELS + 1] = counts[:, lane]
+        state.stream[:] = words[:4, lane]
+        state.place[:3] = 1 + (counts[:, lane] == n).sum(), rows[TOTAL, lane], rows[LOW, lane]
+    crossing = areas[r - 1] - areas[r] if rule == BELOW else np.zeros(LANES)
+    sums = rows[TIME], areas.sum(axis=0), areas[0], rows[RATE_TOTAL], rows[ALL_BUSY], rows[JOINED], areas[1], crossing
+    return done, np.vstack([*sums, areas]).T, counts

@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
-from lbcore import calendar_queue, departures, draws, estimate, laws, policies
-from lbcore.records import Estimate
+from lbcore import calendar_queue, checks, departures, draws, estimate, laws, policies
+from lbcore.results import Estimate
 
 
 def equilibrium_work(n, load, service, stream):
@@ -62,7 +62,7 @@ class _Servers:
         exact = self.poisson and service.fourth_moment_finite and load < 1.0 and not self.bounded
         self._pooled_work = load * (1.0 + service.cv2) / (2 * n * (1.0 - load)) if exact and n > 1 else None
         self.notes = tuple(_moment_notes(service, interarrival))
-        if shares.size and not policy.blind and not self.bounded and self.rate * shares.max() >= 1.0:
+        if shares.size and not policy.oblivious and not self.bounded and self.rate * shares.max() >= 1.0:
             self.notes += (
                 f"bias sends {shares.max():.3g} of the jobs that find no short queue to one server, more than it can "
                 "serve: whether the queues are stable is not known.",
@@ -70,13 +70,13 @@ class _Servers:
 
     @property
     def _in_calendar(self):
-        return self.policy.idle_or_busy_only and not self.bounded
+        return self.policy.sees_idle_only and not self.bounded
 
     def _relaxation(self, spread, cv2):
         """Return about how many mean service times the slowest quantity needs to forget its start."""
         load = min(self.load, 0.99) if self.bounded else self.load
         alone = spread / (1.0 - math.sqrt(load)) ** 2  # one queue by itself, in heavy traffic
-        if self.policy.blind:
+        if self.policy.oblivious:
             slowest = alone
         elif self.policy.uses_threshold:
             slowest = min(alone, float(self.policy.parameter) ** 2)
@@ -96,7 +96,7 @@ class _Servers:
         policy = self.policy
         if policy.code == policies.ROUND_ROBIN:
             return calendar_queue.IN_TURN if self._in_calendar else departures.IN_TURN
-        if policy.blind:
+        if policy.oblivious:
             return calendar_queue.RANDOM if self._in_calendar else departures.RANDOM
         if self._in_calendar:
             return calendar_queue.IDLE_FIRST
@@ -105,7 +105,7 @@ class _Servers:
         rules = {
             policies.JSQ: departures.SHORTEST,
             policies.JSQ_D: departures.SAMPLED,
-            policies.JSQ_D_REPLACED: departures.SAMPLED_TWICE,
+            policies.JSQ_D_WITH_REPLACEMENT: departures.SAMPLED_TWICE,
         }
         return rules.get(policy.code, departures.CHOOSER)
 
@@ -265,7 +265,7 @@ def simulate_workload(
     --------
     >>> lb.simulate_workload(1000, 0.9, lb.jiq(), lb.laws.lognormal(cv2=4), arrivals=10**7, seed=1).wait_probability
     """
-    n = policies.whole(n_servers, "n_servers")
+    n = checks.whole(n_servers, "n_servers")
     if not isinstance(policy, policies.Policy):
         raise TypeError(f"policy must be one made by lb.jiq(), lb.random(), lb.jsq(), ... or lb.policy, not {policy!r}")
     gaps = laws.exponential() if interarrival is None else interarrival
@@ -276,7 +276,7 @@ def simulate_workload(
     limits = np.empty(0, np.int64) if buffers is None else _checked_buffers(buffers, n)
     load = _checked_load(load, limits.size > 0)
     shares = np.empty(0) if bias is None else _checked_bias(bias, n, policy)
-    if shares.size and policy.blind and not limits.size and load * n * shares.max() >= 1.0:
+    if shares.size and policy.oblivious and not limits.size and load * n * shares.max() >= 1.0:
         raise ValueError(
             f"bias sends {shares.max():.4g} of all jobs to one server, which makes its load "
             f"{load * n * shares.max():.4g}; it must be below 1"
@@ -284,7 +284,7 @@ def simulate_workload(
     if rel_precision is not None and arrivals is None and math.isinf(service.variance):
         raise ValueError(f"rel_precision is that of mean_total, infinite for {service}; give arrivals instead")
     work = np.empty(0) if work is None else _checked_work(work)
-    if filled and (limits.size or policy.blind or not policy.idle_or_busy_only):
+    if filled and (limits.size or policy.oblivious or not policy.sees_idle_only):
         raise ValueError(
             f"filled is for JIQ with infinite buffers, not for {policy}{', finite' if limits.size else ''}"
         )
