@@ -6,8 +6,23 @@ from functools import lru_cache
 
 import numpy as np
 
-from lbcore import explore, jbt, laws, policies, slotted
-from lbcore.figures import SCREEN, Board, nice
+from lbcore import jbt, laws, policies, slotted
+from lbcore.show.picture import (
+    Plot,
+    arrows,
+    bars,
+    choice,
+    figure,
+    guide,
+    heat,
+    line,
+    log_slider,
+    nice,
+    picture,
+    player,
+    points,
+    whole_slider,
+)  # fmt: skip
 
 _DRAWING = 1e-6  # tolerance of the exact chain in drawings, at least four digits of the mean
 _EPSILONS = np.geomspace(0.5, 0.02, 8)
@@ -47,100 +62,50 @@ def _family(rule, parameters):
     return np.hstack([part for p in parameters for part in (_curve(rule, p), gap)])
 
 
-_FIXED = {
-    "r = 1, 2, 4": ("r constant", (1, 2, 4), {"role": "exact", "linewidth": 0.8}),
-    "K = ¼, 1, 3": ("r = K log(1/ε)", (0.25, 1.0, 3.0), {"role": "simulation", "linewidth": 0.8}),
-    "r = ½ log₂(1/ε)": ("r = ½ log₂(1/ε)", (None,), {"role": "second"}),
-    "r = ε^(−1/2)": ("r = ε^(−1/2)", (None,), {"role": "third"}),
-    "r = ε^(−3/2)": ("r = ε^(−3/2)", (None,), {"role": "other"}),
-    "random routing": ("random routing", (None,), {"role": "wall"}),
-    "JSQ": ("JSQ", (None,), {"role": "wall", "color": "black", "linestyle": (0, (1, 1))}),
+_FIXED = {  # by name: rule, parameters, whose curve, look
+    "r = 1, 2, 4": ("r constant", (1, 2, 4), "jbt", {"linewidth": 0.8}),
+    "K = ¼, 1, 3": ("r = K log(1/ε)", (0.25, 1.0, 3.0), "jbt", {"linewidth": 0.8}),
+    "r = ½ log₂(1/ε)": ("r = ½ log₂(1/ε)", (None,), "jbt", {"linestyle": (0, (7, 1))}),
+    "r = ε^(−1/2)": ("r = ε^(−1/2)", (None,), "jbt", {"linestyle": (0, (5, 1, 1, 1))}),
+    "r = ε^(−3/2)": ("r = ε^(−3/2)", (None,), "jbt", {"linestyle": (0, (1, 1))}),
+    "random routing": ("random routing", (None,), "random", {}),
+    "JSQ": ("JSQ", (None,), "jsq", {}),
 }
 
 
-def _thresholds(r, k, own=()):
-    """Return what `draw_thresholds` draws.
+@picture(
+    "jbt-thresholds", panels=(2,),
+    r=whole_slider("constant r", 1, 1, 12), k=log_slider("K of K log(1/ε)", 1.5, 0.1, 3.0),
+)  # fmt: skip
+def thresholds(r, k, own=()):
+    """The scaled mean epsilon E[Q1 + Q2] and Eq. (7): a constant and a logarithmic rule among all the others.
 
     `own` are points of policies of your own, rows (name, epsilons, epsilon E[Q1 + Q2], half-widths).
     """
-    curves = {name: _family(rule, parameters) for name, (rule, parameters, _) in _FIXED.items()}
-    moving = {"r curve": _curve("r constant", r), "k curve": _curve("r = K log(1/ε)", k)}
-    return {"r": r, "k": k, "own": own} | moving | curves
-
-
-def draw_thresholds(board, result):
-    """Draw epsilon E[Q1 + Q2] and Eq. (7) against epsilon: a constant and a logarithmic rule among all the others."""
-    r, k = result["r"], result["k"]
-    for row, (name, title, label, top) in enumerate((
-        ("mean", "Theorems 1 and 2, two servers, exact", "$\\varepsilon\\,E[Q_1+Q_2]$", 7.5),
-        ("condition", "Eq. (7): delay optimal where this vanishes", "$E[\\|Q\\|\\,\\|U\\|]$", 2.5),
-    )):  # fmt: skip
-        panel = board[name]
-        panel.describe(title, "$\\varepsilon$", label, xscale="log")
-        panel.line("r constant (slider)", _EPSILONS, result["r curve"][row], "exact")
-        panel.line("r = K log(1/ε) (slider)", _EPSILONS, result["k curve"][row], "simulation")
-        for curve, (_, parameters, look) in _FIXED.items():
-            x = np.tile(np.append(_EPSILONS, math.nan), len(parameters))
-            panel.line(curve, x, result[curve][row], **look)
-        panel.limits(x=(_EPSILONS[0], _EPSILONS[-1]), y=(0.0, top))
-    panel = board["mean"]
+    moving = _curve("r constant", r), _curve("r = K log(1/ε)", k)
+    mean, condition = (
+        [
+            line("r constant (slider)", _EPSILONS, moving[0][row], "jbt"),
+            line("r = K log(1/ε) (slider)", _EPSILONS, moving[1][row], "jbt"),
+        ] + [
+            line(name, np.tile([*_EPSILONS, math.nan], len(parameters)), _family(rule, parameters)[row], who, **look)
+            for name, (rule, parameters, who, look) in _FIXED.items()
+        ] for row in (0, 1)
+    )  # fmt: skip
     limit = jbt.heavy_traffic_limit(2, r)
-    lines = [v for y in (2.0, limit, 4.0) for v in (y, y, math.nan)]
-    ends = [_EPSILONS[0], _EPSILONS[-1], math.nan]
-    panel.line("limits (of constant r: new)", ends * 3, lines, "limit")
-    for name, *points in result["own"]:
-        panel.points(f"{name} (simulated)", *points, "third")
-    panel.note(f"r = {r}: limit {limit:.5g};  K = {k:.3g}", x=0.97, y=0.03)
-    panel.legend("upper left", columns=2)
-
-
-thresholds = explore.Picture(
-    "jbt-thresholds",
-    _thresholds,
-    draw_thresholds,
-    [["mean", "condition"]],
-    lambda: {
-        "r": explore.whole_slider("constant r", 1, 1, 12), "k": explore.log_slider("K of K log(1/ε)", 1.5, 0.1, 3.0)
-    },
-)  # fmt: skip
-
-
-def draw_u_shape(board, result):
-    """Draw the mean number of jobs against the threshold, with the best one and log_N(1/epsilon)."""
-    panel, (n, epsilon) = board["u"], (result["n"], result["epsilon"])
-    title = "two servers, exact" if n == 2 else f"{n} servers, slotted, simulated (95 % intervals)"
-    panel.describe("Mean number of jobs against the threshold", "$r$", "$E[\\sum Q]$ / pooled mean")
-    panel.points("JBT(r)", result["r"], result["mean"], result["half_width"], "exact")
-    best = result["r"][int(np.argmin(np.nan_to_num(result["mean"], nan=math.inf)))]
-    panel.line("bound of Thm 2, θ*, C₁ fitted", result["r"], result["bound"], "third")
-    panel.line("limit's excess + s r: heuristic (new)", result["r"], result["heuristic"], "simulation")
-    panel.line("best r shown", [best, best], [0, 1e9], "other")
-    panel.line("⌈log_N(1/ε)⌉", [result["log"]] * 2, [0, 1e9], "limit")
-    panel.note(f"{title}\nε = {epsilon:.3g}:  best r = {best},  ⌈log(1/ε)/log N⌉ = {result['log']}", x=0.97, y=0.95)
-    top = nice(1.02 * np.nanmax(np.append(result["mean"], 1.0)))
-    panel.limits(x=(0, result["r"][-1] + 1), y=(0.6, top))
-    panel.legend("lower right")
-
-
-def _u_shape(n, epsilon):
-    log = _whole(math.log(1 / epsilon) / math.log(n))
-    r = np.arange(1, 17) if n == 2 else np.array([1, 2, 3, 4, 6, 8, 12, 16, 24])
-    unknown = np.full(len(r), math.nan)
-    found = {"n": n, "epsilon": epsilon, "log": log, "r": r, "bound": unknown, "heuristic": unknown}
-    if n > 2:
-        for means, half_widths in _refined([(n, epsilon, policies.jbt(int(t))) for t in r], *_SYSTEMS[_FAIR](n)):
-            yield found | {"mean": means, "half_width": half_widths}
-        return
-    pooled, means = (2 - epsilon) / epsilon, unknown.copy()
-    excess = np.array([jbt.heavy_traffic_limit(2, int(t)) for t in r]) - 2
-    found["heuristic"] = 1 + (excess / epsilon + jbt.threshold_price() * r) / pooled
-    near = [t for t in r if t in (1, 2, 16) or abs(t - log) <= 1]  # enough for a first picture
-    for some in (near, r):
-        for t in some:
-            means[t - 1] = jbt.two_server_law(epsilon, int(t), tolerance=1e-5).mean_total / pooled
-        yield found | {"mean": means.copy(), "half_width": np.zeros(len(r))}
-    bound = jbt.theorem_two_bound(epsilon, r, 1e-5) / pooled
-    yield found | {"mean": means, "half_width": np.zeros(len(r)), "bound": bound}
+    mean.append(guide("limits (of constant r: new)", y=[2.0, limit, 4.0], who="limit"))
+    mean += [points(f"{name} (simulated)", *found, "own") for name, *found in own]
+    axes = {"x": (_EPSILONS[0], _EPSILONS[-1]), "log": "x"}
+    return [[
+        Plot(
+            "Theorems 1 and 2, two servers, exact", "$\\varepsilon$", "$\\varepsilon\\,E[Q_1+Q_2]$", mean, y=(0.0, 7.5),
+            legend="upper left", columns=2, note=f"r = {r}: limit {limit:.5g};  K = {k:.3g}", at=(0.97, 0.03), **axes,
+        ),
+        Plot(
+            "Eq. (7): delay optimal where this vanishes", "$\\varepsilon$", "$E[\\|Q\\|\\,\\|U\\|]$", condition,
+            y=(0.0, 2.5), legend="", **axes,
+        ),
+    ]]  # fmt: skip
 
 
 _FAIR = "services 0 or 2, batches 0 or 2N"
@@ -172,14 +137,46 @@ def _refined(cases, batch, services):
                 shown = time.monotonic()
 
 
-u_shape = explore.Picture(
-    "jbt-u-shape",
-    _u_shape,
-    draw_u_shape,
-    [["u"]],
-    lambda: {"n": explore.whole_slider("servers N", 2, 2, 20), "epsilon": explore.log_slider("gap ε", 0.05, 0.01, 0.5)},
-    scale=0.75,
-)
+@picture("jbt-u-shape", scale=0.75, n=whole_slider("servers N", 2, 2, 20), epsilon=log_slider("gap ε", 0.05, 0.01, 0.5))
+def u_shape(n, epsilon):
+    """The mean number of jobs against the threshold, with the best one and log_N(1/epsilon)."""
+    log, pooled = _whole(math.log(1 / epsilon) / math.log(n)), (2 - epsilon) / epsilon
+    if n > 2:
+        r = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24])
+        for means, half in _refined([(n, epsilon, policies.jbt(int(t))) for t in r], *_SYSTEMS[_FAIR](n)):
+            known = np.isfinite(means)
+            yield _u(n, epsilon, log, r, points("JBT(r)", r, means, half, "jbt", believable=known), [])
+        return
+    r, means = np.arange(1, 17), np.full(16, math.nan)
+    excess = np.array([jbt.heavy_traffic_limit(2, int(t)) for t in r]) - 2
+    heuristic = 1 + (excess / epsilon + jbt.threshold_price() * r) / pooled
+    beside = [line("limit's excess + s r: heuristic (new)", r, heuristic, "jbt", "heuristic")]
+    near = [t for t in r if t in (1, 2, 16) or abs(t - log) <= 1]  # enough for a first picture
+    for some in (near, r):
+        for t in some:
+            means[t - 1] = jbt.two_server_law(epsilon, int(t), tolerance=1e-5).mean_total / pooled
+        exact = points("JBT(r)", some, means[np.array(some) - 1], None, "jbt", "exact")
+        yield _u(n, epsilon, log, r, exact, beside)
+    bound = jbt.theorem_two_bound(epsilon, r, 1e-5) / pooled
+    yield _u(n, epsilon, log, r, exact, [line("bound of Thm 2, θ*, C₁ fitted", r, bound, "bound", "fitted"), *beside])
+
+
+def _u(n, epsilon, log, r, found, beside):
+    title = "two servers, exact" if n == 2 else f"{n} servers, slotted, simulated (95 % intervals)"
+    shown, means = found.columns["x"], found.columns["y"]
+    best = shown[[np.argmin(means)]] if means.size else shown
+    marks = [
+        found,
+        *beside,
+        guide("best r shown", x=best, who="jbt", kind="guide"),
+        guide("⌈log_N(1/ε)⌉", x=log, who="limit"),
+    ]
+    words = "".join(f"  best r = {b:.0f}," for b in best)
+    return [[Plot(
+        "Mean number of jobs against the threshold", "$r$", "$E[\\sum Q]$ / pooled mean", marks,
+        x=(0, r[-1] + 1), y=(0.6, nice(1.02 * np.max(means, initial=1.0))), legend="lower right",
+        note=f"{title}\nε = {epsilon:.3g}:{words}  ⌈log(1/ε)/log N⌉ = {log}",
+    )]]  # fmt: skip
 
 
 def rate_series(n_servers, threshold=1, system=_FAIR, epsilons=(0.2, 0.14, 0.1, 0.07, 0.05, 0.035), effort=5e5):
@@ -225,193 +222,147 @@ def rate_series(n_servers, threshold=1, system=_FAIR, epsilons=(0.2, 0.14, 0.1, 
 
 def rates_figure(series):
     """Return a figure of several results of `rate_series`: the points over the limit, and the fitted curves."""
-    board = Board([["rate"]], width=0.75 * SCREEN["width"])
-    panel = board["rate"]
-    panel.describe(
+    fine, marks = np.linspace(0.0, 0.21, 200), []
+    for found in series:
+        (m, b, d), limit, power = found["fit"], found["limit"], found["power"]
+        curve, error = (m + b * fine**power + d * fine) / limit, found["fit_half_width"] / limit
+        label = f"at 0: {m / limit:.3f} ± {error:.3f}, terms ε^{power:.2f}, ε"
+        scaled, half_width = found["scaled"] / limit, found["half_width"] / limit
+        marks += [
+            points(f"N = {found['n']}", found["epsilons"], scaled, half_width, "jiq"),
+            line(label, fine, curve, "jiq", "fitted"),
+        ]
+    marks.append(guide("limit", y=1.0, who="limit"))
+    return figure([[Plot(
         "Slotted JIQ, simulated (95 % intervals), over the limit (new)", "$\\varepsilon$",
-        "$\\varepsilon\\,E[\\sum Q]$ / limit",
-    )  # fmt: skip
-    fine = np.linspace(0.0, 0.21, 200)
-    for found, role in zip(series, ("exact", "simulation", "other"), strict=False):
-        label, (m, b, d), limit = f"N = {found['n']}", found["fit"], found["limit"]
-        panel.points(label, found["epsilons"], found["scaled"] / limit, found["half_width"] / limit, role)
-        curve = (m + b * fine ** found["power"] + d * fine) / limit
-        error = found["fit_half_width"] / limit
-        panel.line(
-            f"at 0: {m / limit:.3f} ± {error:.3f}, terms ε^{found['power']:.2f}, ε", fine, curve, role, linewidth=1.0
-        )
-    panel.line("limit", [0, 0.21], [1, 1], "limit")
-    panel.limits(x=(0, 0.21), y=(0.9, 1.17))
-    panel.legend("upper left", columns=2)
-    return board
+        "$\\varepsilon\\,E[\\sum Q]$ / limit", marks, x=(0, 0.21), y=(0.9, 1.17), legend="upper left", columns=2,
+    )]], scale=0.75)  # fmt: skip
 
 
-def draw_slotted(board, result):
-    """Draw simulated means over the pooled mean against epsilon, with the limits where they are known."""
-    n, r, gaps = result["n"], result["r"], result["gaps"]
-    panel = board["ratio"]
-    panel.describe(
-        "Slotted model, simulated (95 % intervals)", "$\\varepsilon$", "$E[\\sum Q]$ / pooled mean", xscale="log",
-        yscale="log",
-    )  # fmt: skip
-    names = {"JBT(r)": "exact", "JBT(K log(1/ε))": "simulation", "JSQ": "other", "JSQ(2)": "second", "random": "third"}
-    for k, (name, role) in enumerate(names.items()):
-        at = slice(k * len(gaps), (k + 1) * len(gaps))
-        panel.points(name, gaps * 1.02 ** (k - 2), result["mean"][at], result["half_width"][at], role)
-    limit, worst = result["limits"]
-    known = f"limit of JBT({r}) {limit:.4g}, of random routing {worst:.4g}" if worst > 0 else "no limit is known"
-    panel.note(f"N = {n}: {known}", x=0.97, y=0.03)
-    ends = [gaps[0], gaps[-1], math.nan]
-    lines = [v for y in (1.0, limit, worst) for v in (y, y, math.nan)]
-    panel.line("limits: pooled, JBT(r), random (new)", ends * 3, lines, "limit")
-    panel.limits(x=(1.2 * gaps[0], gaps[-1] / 1.2), y=(0.7, 3 * nice(np.nanmax(np.append(result["mean"], 2.0)))))
-    panel.legend("upper left", columns=2)
-
-
-def _slotted(n, r, k, system):
+@picture(
+    "jbt-slotted", scale=0.8, n=whole_slider("servers N", 5, 2, 50), r=whole_slider("constant r", 2, 1, 20),
+    k=log_slider("K of K log(1/ε)", 1.5, 0.1, 3.0), system=choice("laws", list(_SYSTEMS)),
+)  # fmt: skip
+def slotted_systems(n, r, k, system):
+    """Simulated means over the pooled mean against epsilon, with the limits where they are known."""
     batch, services = _SYSTEMS[system](n)
     equal, gaps = not isinstance(services, list), n * np.array([0.08, 0.04, 0.02, 0.01])
-    rules = [
-        lambda e: policies.jbt(r, by_rate=not equal),
-        lambda e: policies.jbt(_whole(k * math.log(1 / e)), by_rate=not equal),
-        lambda e: policies.jsq(),
-        lambda e: policies.jsq_d(2),
-        lambda e: policies.random(by_rate=not equal),
-    ]
-    limits = (math.nan, math.nan)
+    rules = {
+        "JBT(r)": ("jbt", lambda e: policies.jbt(r, by_rate=not equal)),
+        "JBT(K log(1/ε))": ("jbt", lambda e: policies.jbt(_whole(k * math.log(1 / e)), by_rate=not equal)),
+        "JSQ": ("jsq", lambda e: policies.jsq()),
+        "JSQ(2)": ("jsq_d", lambda e: policies.jsq_d(2)),
+        "random": ("random", lambda e: policies.random(by_rate=not equal)),
+    }
+    limits, known = [1.0], "no limit is known"
     if equal:
         pooled = jbt.pooled_limit(n, batch, services)
-        limits = [jbt.heavy_traffic_limit(n, t, batch, services) / pooled for t in (r, math.inf)]
-    for means, half_widths in _refined([(n, e, rule(e)) for rule in rules for e in gaps], batch, services):
-        yield {"n": n, "r": r, "gaps": gaps, "limits": limits, "mean": means, "half_width": half_widths}
+        limits += [jbt.heavy_traffic_limit(n, t, batch, services) / pooled for t in (r, math.inf)]
+        known = f"limit of JBT({r}) {limits[1]:.4g}, of random routing {limits[2]:.4g}"
+    level = guide("limits: pooled, JBT(r), random (new)", y=limits, who="limit")
+    for found in _refined([(n, e, rule(e)) for _, rule in rules.values() for e in gaps], batch, services):
+        rows = zip(rules.items(), *(part.reshape(-1, len(gaps)) for part in found), strict=True)
+        marks = [
+            points(name, gaps * 1.02 ** (i - 2), means, half, who, believable=np.isfinite(means))
+            for i, ((name, (who, _)), means, half) in enumerate(rows)
+        ]
+        yield [[Plot(
+            "Slotted model, simulated (95 % intervals)", "$\\varepsilon$", "$E[\\sum Q]$ / pooled mean",
+            [*marks, level], x=(1.2 * gaps[0], gaps[-1] / 1.2), log="xy",
+            y=(0.7, 3 * nice(np.nanmax(np.append(found[0], 2.0)))),
+            legend="upper left", columns=2, note=f"N = {n}: {known}", at=(0.97, 0.03),
+        )]]  # fmt: skip
 
 
-slotted_systems = explore.Picture(
-    "jbt-slotted",
-    _slotted,
-    draw_slotted,
-    [["ratio"]],
-    lambda: {
-        "n": explore.whole_slider("servers N", 5, 2, 50),
-        "r": explore.whole_slider("constant r", 2, 1, 20),
-        "k": explore.log_slider("K of K log(1/ε)", 1.5, 0.1, 3.0),
-        "system": explore.choice("laws", list(_SYSTEMS)),
-    },
-    scale=0.8,
-)
+@picture(
+    "jbt-collapse", panels=(3,), aspect=0.95,
+    r=whole_slider("threshold r", 8, 1, 25), epsilon=log_slider("gap ε", 0.1, 0.05, 0.5),
+)  # fmt: skip
+def collapse(r, epsilon):
+    """The joint law over R^(r) with its drift, random routing beside it, and the tail of the distance to R^(r)."""
+    ours, blind = (jbt.two_server_law(epsilon, t, tolerance=_DRAWING) for t in (r, math.inf))
+    tails = ours.distance_tail(), blind.distance_tail(r)
+    tail = [
+        line(label, np.arange(r + 1), np.log10(np.maximum(found, 1e-300)), who)
+        for label, found, who in zip(("JBT(r)", "random routing"), tails, ("jbt", "random"), strict=True)
+    ]
+    note = f"r = {r}\nJBT: E d = {float(tails[0][1:].sum()):.3g}"
+    return [[
+        _joint("JBT(r)", "jbt", ours.joint(60), r, epsilon),
+        _joint("random routing", "random", blind.joint(60), r, epsilon),
+        Plot(
+            "Distance to $R^{(r)}$  (Prop. 1)", "$d$", "$\\log_{10}P(\\mathrm{distance} \\geq d)$", tail,
+            x=(0, 25), y=(-12, 0.2), note=note, at=(0.97, 0.55),
+        ),
+    ]]  # fmt: skip
 
 
-def draw_collapse(board, result):
-    """Draw the joint law over R^(r) with its drift, random routing beside it, and the tail of the distance."""
-    r, size = result["r"], len(result["jbt"])
+def _joint(label, who, joint, r, epsilon):
+    """The joint law of two queues in colours, the edges of R^(r) and the drift."""
+    size, rate = len(joint), 2 - epsilon
     region = np.array([[0, r, r, 0, math.nan, r, r, size], [r, r, 0, 0, math.nan, size, r, r]], float)
-    for name, label in (("jbt", "JBT(r)"), ("random", "random routing")):
-        panel = board[name]
-        panel.describe(f"{label}:  $\\log_{{10}}P(Q_1=i, Q_2=j)$", "$Q_1$", "$Q_2$")
-        panel.heat("log₁₀ probability", np.log10(np.maximum(result[name], 1e-300)), -10, 0)
-        panel.line("edges of $R^{(r)}$", *region, "limit")
-        at = np.arange(2, size, max(2, size // 12))
-        x, y = np.meshgrid(at, at)
-        short_x, short_y = (x < r) & (y >= r), (y < r) & (x >= r)
-        share = np.where(short_x, 1.0, np.where(short_y, 0.0, 0.5)) if name == "jbt" else np.full(x.shape, 0.5)
-        rate = 2 - result["epsilon"]
-        panel.arrows(x, y, rate * share - 1, rate * (1 - share) - 1)
-        panel.limits(x=(-0.5, size - 0.5), y=(-0.5, size - 0.5), now=True)
-    panel = board["tail"]
-    panel.describe("Distance to $R^{(r)}$  (Prop. 1)", "$d$", "$\\log_{10}P(\\mathrm{distance} \\geq d)$")
-    for name, label, role in (("jbt", "JBT(r)", "exact"), ("random", "random routing", "wall")):
-        tail = result[f"{name} tail"]
-        panel.line(label, np.arange(r + 1), np.log10(np.maximum(tail, 1e-300)), role)
-    panel.limits(x=(0, 25), y=(-12, 0.2))
-    panel.legend("lower left")
-    panel.note(f"r = {r}\nJBT: E d = {result['mean distance']:.3g}", x=0.97, y=0.55)
-
-
-def _collapse(r, epsilon):
-    found = {"r": r, "epsilon": epsilon}
-    for name, threshold in (("jbt", r), ("random", math.inf)):
-        law = jbt.two_server_law(epsilon, threshold, tolerance=_DRAWING)
-        found[name], found[f"{name} tail"] = law.joint(60), law.distance_tail(r if name == "random" else None)
-    found["mean distance"] = float(found["jbt tail"][1:].sum())
-    return found
+    at = np.arange(2, size, max(2, size // 12))
+    x, y = np.meshgrid(at, at)
+    share = np.full(x.shape, 0.5)
+    if who == "jbt":
+        share[(x < r) & (y >= r)], share[(y < r) & (x >= r)] = 1.0, 0.0
+    marks = [
+        heat("log₁₀ probability", np.log10(np.maximum(joint, 1e-300)), -10, 0, who),
+        line("edges of $R^{(r)}$", *region, "guide", linestyle="--", color="#D55E00"),
+        arrows("drift", x, y, rate * share - 1, rate * (1 - share) - 1, who),
+    ]
+    span = (-0.5, size - 0.5)
+    return Plot(
+        f"{label}:  $\\log_{{10}}P(Q_1=i, Q_2=j)$", "$Q_1$", "$Q_2$", marks, x=span, y=span, now="xy", legend=""
+    )
 
 
 def collapse_figure(epsilons=(0.2, 0.1, 0.05), r=(2, 4, 8, 12, 16, 24)):
     """Return the static figure of Proposition 1: moments of the distance as r grows, for several epsilon; its tail."""
-    board = Board([["moments", "tail"]])
-    board["moments"].describe("Moments of the distance, exact", "$r$", "$E\\,d^k$", yscale="log")
-    board["moments"].note("from below: k = 1, 2, 4", x=0.97, y=0.03)
-    board["tail"].describe(
-        f"Its tail, $\\varepsilon$ = {epsilons[-1]:g}", "$d$", "$P(\\mathrm{distance} \\geq d)$", yscale="log"
-    )
-    for name, dashes in (("JBT(r)", "-"), ("random", (0, (2, 2)))):
+    moments, tails = [], []
+    for name, who, dashes in (("JBT(r)", "jbt", "-"), ("random", "random", (0, (2, 2)))):
         free, look = name == "random", {"linewidth": 1.4, "linestyle": dashes}
         laws_of = {(e, t): jbt.two_server_law(e, math.inf if free else t, tolerance=1e-8) for e in epsilons for t in r}
-        for epsilon, role in zip(epsilons, ("exact", "second", "simulation"), strict=True):
+        for epsilon in epsilons:
             found = [laws_of[epsilon, t].distance_moments(t if free else None)[[0, 1, 3]] for t in r]
             x, y = np.tile([*r, math.nan], 3), np.vstack([found, np.full(3, math.nan)]).T.ravel()
-            board["moments"].line(f"{name}, ε = {epsilon:g}", x, y, role, **look)
-        for t, role in zip(r[1::2], ("exact", "simulation", "other"), strict=True):
+            moments.append(line(f"{name}, ε = {epsilon:g}", x, y, who, **look))
+        for t in r[1::2]:
             tail = laws_of[epsilons[-1], t].distance_tail(t if free else None)
-            board["tail"].line(f"{name}, r = {t}", np.arange(t + 1), tail, role, **look)
-    board["moments"].limits(x=(0, max(r) + 1), y=(1e-4, 1e9))
-    board["tail"].limits(x=(0, max(r)), y=(1e-12, 3))
-    board["moments"].legend("upper left", columns=2)
-    board["tail"].legend("lower left")
-    return board
+            tails.append(line(f"{name}, r = {t}", np.arange(t + 1), tail, who, **look))
+    return figure([[
+        Plot(
+            "Moments of the distance, exact", "$r$", "$E\\,d^k$", moments, x=(0, max(r) + 1), y=(1e-4, 1e9), log="y",
+            legend="upper left", columns=2, note="from below: k = 1, 2, 4", at=(0.97, 0.03),
+        ),
+        Plot(
+            f"Its tail, $\\varepsilon$ = {epsilons[-1]:g}", "$d$", "$P(\\mathrm{distance} \\geq d)$", tails,
+            x=(0, max(r)), y=(1e-12, 3), log="y",
+        ),
+    ]])  # fmt: skip
 
 
-collapse = explore.Picture(
-    "jbt-collapse",
-    _collapse,
-    draw_collapse,
-    [["jbt", "random", "tail"]],
-    lambda: {
-        "r": explore.whole_slider("threshold r", 8, 1, 25),
-        "epsilon": explore.log_slider("gap ε", 0.1, 0.05, 0.5),
-    },
-    aspect=0.95,
-)
-
-
-def draw_kelly_laws(board, result):
-    """Draw the excess over the pooled mean for ``r = ceil(K log(1/epsilon))``, against the power K ln 2 of epsilon."""
-    panel, k, price = board["excess"], result["k"], jbt.threshold_price()
-    panel.describe(
-        "Kelly and Laws: two servers, exact, r = ⌈K log(1/ε)⌉", "$\\varepsilon$",
-        "$\\varepsilon\\,E[Q_1+Q_2]$ − pooled", xscale="log", yscale="log",
-    )  # fmt: skip
-    epsilons = result["epsilons"]
-    panel.line("exact (steps: r is whole)", epsilons, result["excess"], "exact")
-    power = k * math.log(2)
-    shape = epsilons**power + price * epsilons * k * np.log(1 / epsilons)
-    panel.line("ε^(K ln 2) + s ε r: heuristic (new)", epsilons, shape, "limit")
-    panel.limits(x=(epsilons[0], epsilons[-1]), y=(0.005, 3.0))
-    panel.note(
-        f"K = {k:.3g}: ε^{power:.3g} here, any K > 0 will do;  s = {price:.4f} jobs per unit of r\n"
-        f"Theorem 2 asks for K > {2 / result['theta']:.3g} (= 2/θ*, θ* = {result['theta']:.3g} fitted)",
-        x=0.03, y=0.05,
-    )  # fmt: skip
-    panel.legend("upper right")
-
-
-def _excess(k, smallest=0.01, count=12):
+@picture("jbt-kelly-laws", scale=0.75, k=log_slider("K", 1.0, 0.1, 3.0))
+def kelly_laws(k, smallest=0.01, count=12):
+    """The excess over the pooled mean for ``r = ceil(K log(1/epsilon))``, against the power K ln 2 of epsilon."""
     excess, epsilons = [], np.geomspace(0.4, smallest, count)
     for epsilon in epsilons:
         law = jbt.two_server_law(epsilon, _whole(k * math.log(1 / epsilon)), tolerance=1e-5)
         excess.append(epsilon * law.mean_total - (2 - epsilon))
-    theta = jbt.two_server_law(0.05, 8, tolerance=1e-9).decay_rate()
-    return {"k": k, "epsilons": epsilons, "excess": np.array(excess), "theta": theta}
-
-
-kelly_laws = explore.Picture(
-    "jbt-kelly-laws",
-    _excess,
-    draw_kelly_laws,
-    [["excess"]],
-    lambda: {"k": explore.log_slider("K", 1.0, 0.1, 3.0)},
-    scale=0.75,
-)
+    theta, price = jbt.two_server_law(0.05, 8, tolerance=1e-9).decay_rate(), jbt.threshold_price()
+    power = k * math.log(2)
+    shape = epsilons**power + price * epsilons * k * np.log(1 / epsilons)
+    marks = [
+        line("exact (steps: r is whole)", epsilons, excess, "jbt"),
+        line("ε^(K ln 2) + s ε r: heuristic (new)", epsilons, shape, "jbt", "heuristic"),
+    ]
+    return [[Plot(
+        "Kelly and Laws: two servers, exact, r = ⌈K log(1/ε)⌉", "$\\varepsilon$",
+        "$\\varepsilon\\,E[Q_1+Q_2]$ − pooled", marks,
+        x=(epsilons[0], epsilons[-1]), y=(0.005, 3.0), legend="upper right", log="xy", at=(0.03, 0.05),
+        note=f"K = {k:.3g}: ε^{power:.3g} here, any K > 0 will do;  s = {price:.4f} jobs per unit of r\n"
+        f"Theorem 2 asks for K > {2 / theta:.3g} (= 2/θ*, θ* = {theta:.3g} fitted)",
+    )]]  # fmt: skip
 
 
 _FRAMES = 400
@@ -448,41 +399,44 @@ def _films(left, r, n, epsilon):
     return films, pooled[warm:]
 
 
-def draw_watch(board, result):
-    """Draw the queues in one slot, the chosen server marked and those in the dispatcher's memory lit; sums below."""
-    slot, (films, pooled), thresholds = result["slot"], result["films"], (result["left"], result["r"])
-    top = 1.3 * max(result["r"], *(queues.max() for queues, _, _ in films))
-    for name, (queues, chosen, memory), r in zip(("left", "right"), films, thresholds, strict=True):
-        panel, now, target = board[name], queues[slot], chosen[slot]
-        title = "The policy chosen in the menu" if name == "left" else "JBT(r)"
-        panel.describe(title, "server (orange: in the dispatcher's memory)", "jobs")
-        panel.bars("queues", now, np.where(memory[slot], "#E69F00", "#56B4E9"))
-        panel.line("threshold r", [-0.5, len(now) - 0.5], [r if 0 < r < math.inf else math.nan] * 2, "limit")
-        panel.points("batch goes here", [target], [now[target] + 0.04 * top] if target >= 0 else [-top])
-        panel.note(f"ΣQ = {now.sum()}", x=0.97, y=0.95)
-        panel.limits(x=(-0.6, len(now) - 0.4), y=(0, top))
-        panel.legend("upper left")
-    panel, t, sums = board["sum"], np.arange(_FRAMES), [queues.sum(axis=1) for queues, _, _ in films]
-    panel.describe("the same batches and services under all three", "slot", "$\\sum Q$")
-    panel.line("left", t, sums[0], "simulation")
-    panel.line("right: JBT(r)", t, sums[1], "exact")
-    panel.line("pooled queue", t, pooled, "limit")
-    panel.line("now", [slot, slot], [0, 1e9], "wall")
-    panel.limits(x=(0, _FRAMES), y=(0, 1.3 * max(map(np.max, sums))))
-    panel.legend("upper left", columns=4)
+@picture(
+    "jbt-watch", panels=(2, 1), aspect=0.5, left=choice("on the left", list(_BESIDE.items())),
+    r=whole_slider("threshold r", 8, 1, 60), n=whole_slider("servers N", 5, 2, 12),
+    epsilon=log_slider("gap ε", 0.3, 0.02, 0.5), slot=player("slot", _FRAMES),
+)  # fmt: skip
+def watch(left, r, n, epsilon, slot):
+    """The queues in one slot, the chosen server marked and those in the dispatcher's memory lit; sums below."""
+    films, pooled = _films(left, r, n, epsilon)
+    who = {1: "jiq", math.inf: "random", 0: "jsq"}[left]
+    top = 1.3 * max(r, *(queues.max() for queues, _, _ in films))
+    sums = [queues.sum(axis=1) for queues, _, _ in films]
+    t, y = np.arange(_FRAMES), (0, 1.3 * max(map(np.max, sums)))
+    below = [
+        line("left", t, sums[0], who, "simulated"),
+        line("right: JBT(r)", t, sums[1], "jbt", "simulated"),
+        line("pooled queue", t, pooled, "pooled", "simulated"),
+        guide("now", x=slot),
+    ]
+    return [
+        [
+            _queues("The policy chosen in the menu", who, *(part[slot] for part in films[0]), left, top),
+            _queues("JBT(r)", "jbt", *(part[slot] for part in films[1]), r, top),
+        ],
+        [Plot(
+            "the same batches and services under all three", "slot", "$\\sum Q$", below,
+            x=(0, _FRAMES), y=y, legend="upper left", columns=4,
+        )],
+    ]  # fmt: skip
 
 
-watch = explore.Picture(
-    "jbt-watch",
-    lambda left, r, n, epsilon, slot: {"left": left, "r": r, "slot": slot, "films": _films(left, r, n, epsilon)},
-    draw_watch,
-    [["left", "right"], ["sum", "sum"]],
-    lambda: {
-        "left": explore.choice("on the left", list(_BESIDE.items())),
-        "r": explore.whole_slider("threshold r", 8, 1, 60),
-        "n": explore.whole_slider("servers N", 5, 2, 12),
-        "epsilon": explore.log_slider("gap ε", 0.3, 0.02, 0.5),
-        "slot": explore.player("slot", _FRAMES),
-    },
-    aspect=0.5,
-)
+def _queues(title, who, now, target, memory, r, top):
+    """The queues in one slot, the server marked that a batch goes to."""
+    at = [target] if target >= 0 else []
+    marks = [bars("queues", now, "jbt", "simulated", lit=memory)]
+    if 0 < r < math.inf:
+        marks.append(guide("threshold r", y=r, who="limit"))
+    marks.append(points("batch goes here", at, now[at] + 0.04 * top, None, who))
+    return Plot(
+        title, "server (orange: in the dispatcher's memory)", "jobs", marks, x=(-0.6, len(now) - 0.4), y=(0, top),
+        legend="upper left", note=f"ΣQ = {now.sum()}", at=(0.97, 0.95),
+    )  # fmt: skip

@@ -37,25 +37,28 @@ KIND = {
     "fitted": {"linestyle": (0, (5, 1, 1, 1)), "linewidth": 1.4},
     "guide": {"linestyle": "-", "linewidth": 1.0},
 }
-SHADES, MARKERS = (0.0, 0.45, 0.7, 0.2, 0.6), "os^Dv"  # of marks of the same who and kind
+SHADES, MARKERS = (0.0, 0.5, -0.35, 0.7, -0.6, 0.25), "os^Dv"  # of marks of the same who and kind
 SCREEN = {"width": 9.6, "dpi": 96, "font": 9.5}
 WIDTHS = {"one column": 3.4, "two columns": 7.0}  # inches, as journals set them
 
 
 def colour(who, rank=0):
-    """Return the colour of a system, lighter for the second, third, ... mark of the same kind."""
-    shade = SHADES[rank % len(SHADES)]
-    return tuple(c + (1 - c) * shade for c in to_rgb(WHO[who]))
+    """Return the colour of a system, lighter or darker for the second, third, ... mark of the same kind."""
+    shade, base = SHADES[rank % len(SHADES)], np.array(to_rgb(WHO[who]))
+    towards = 0.0 if shade < 0 and base.any() else 1.0
+    return tuple(base + (towards - base) * abs(shade))
 
 
 def _ranks(marks):
     """Return for each mark its place among those of the same who and kind; a band has that of its line."""
-    names = {}
+    names, ranks = {}, []
     for mark in marks:
-        group = names.setdefault((mark.form.replace("band", "line"), mark.who, mark.kind), [])
+        form = "line" if mark.form in ("band", "guide") else mark.form
+        group = names.setdefault((form, mark.who, mark.kind), [])
         if mark.name not in group:
             group.append(mark.name)
-    return [names[m.form.replace("band", "line"), m.who, m.kind].index(m.name) for m in marks]
+        ranks.append(group.index(mark.name))
+    return ranks
 
 
 class Panel:
@@ -184,6 +187,7 @@ def _span(plot, axis):
     names = {"x": ("x",), "y": ("y", "low", "high")}[axis]
     values = np.concatenate([m.columns[c] for m in plot.marks for c in names if c in m.columns] or [[0.0, 1.0]])
     values = values[np.isfinite(values) & ((values > 0) | (axis not in plot.log))]
+    values = values if values.size else np.ones(1)
     if axis in plot.log:
         return (values.min() / 1.2, values.max() * 1.2)
     room = 0.04 * (np.ptp(values) or 1.0)
