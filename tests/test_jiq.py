@@ -74,7 +74,8 @@ def test_cycle_bound_closed_forms(load):
 def test_two_exponentials_by_partial_fractions():
     """Hyperexponential service: the transform of the workload is rational."""
     law, load, w = laws.hyperexponential(4), 0.8, np.linspace(0, 30, 50)
-    q, m1, m2 = law._p
+    q = (1 - 0.6**0.5) / 2
+    m1, m2 = 0.5 / (1 - q), 0.5 / q
     # Z(w) = sum a_i e^(-s_i w): poles of load (R^ ) / (1 - load r^), residual law half and half
     poles = np.roots([m1 * m2, (m1 + m2) - load * ((1 - q) * m1 * m2 + q * m1 * m2), 1 - load])
     density = lambda s: (1 - q) * m1 / (1 + m1 * s) + q * m2 / (1 + m2 * s)  # noqa: E731

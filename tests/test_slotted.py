@@ -38,6 +38,11 @@ def columns(out):
     return {name: part if part.size > 1 else part[0] for name, part in zip(slotted._COLUMNS, parts, strict=True)}
 
 
+def next_bits(stream):
+    bits, stream[:] = streams.take_uint64(tuple(stream))
+    return int(bits)
+
+
 def same_draws(model, state, slots):
     """Return batches, offers and a choice function that draw what the kernel will draw from `state`."""
     table, cumulative, values, which = model.draws
@@ -52,11 +57,11 @@ def same_draws(model, state, slots):
 
     batches, offers = [], []
     for _ in range(slots):
-        batches.append(draw(len(table) - 1, int(streams.next_uint64(stream)) & 255))
+        batches.append(draw(len(table) - 1, next_bits(stream) & 255))
         offer = []
         for n in range(len(which)):
             if n % 8 == 0:
-                bits = int(streams.next_uint64(stream))
+                bits = next_bits(stream)
             offer.append(draw(which[n], (bits >> (8 * (n % 8))) & 255))
         offers.append(offer)
     policy, own, memory = model.policy, state[4].copy(), model.policy.new_memory(model.n)

@@ -407,11 +407,11 @@ def test_bias_when_no_server_is_short(policy, r):
 def test_renewal_arrivals_at_one_exponential_server(interarrival):
     """GI/M/1: an arrival waits with probability s, the root of s = E exp(-(1 - s) gap)."""
     load = 0.7
-    x = interarrival.stretched(1 / load)
+    q = (1 - 0.6**0.5) / 2  # probability of the longer mean, 1 / (2 q)
     transforms = {
         "deterministic()": lambda u: math.exp(-u / load),
         "erlang(3)": lambda u: (1 + u / load / 3) ** -3,
-        "hyperexponential(4)": lambda u: (1 - x._p[0]) / (1 + u * x._p[1] / load) + x._p[0] / (1 + u * x._p[2] / load),
+        "hyperexponential(4)": lambda u: (1 - q) / (1 + u / (2 - 2 * q) / load) + q / (1 + u / (2 * q) / load),
     }
     transform = transforms[str(interarrival)]
     s = optimize.brentq(lambda v: v - transform(1 - v), 1e-9, 1 - 1e-3)
