@@ -14,6 +14,7 @@ Each function states its law in one place: both tails, and a sampler of :mod:`lb
 
 import math
 import numbers
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -411,6 +412,7 @@ def __getattr__(name):  # names of the first house
     old = {"pmf": discrete, "lattice": lambda values, probabilities, mean=1.0: discrete(values, probabilities, mean)}
     if name not in old:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"laws.{name} is called laws.discrete now", FutureWarning, stacklevel=2)
     return old[name]
 
 

@@ -26,7 +26,7 @@ WITH_FOURTH_MOMENT = [
     laws.weibull(0.7),
     laws.uniform(),
     laws.pareto(6),
-    laws.lattice([0, 1, 4], [0.2, 0.6, 0.2]),
+    laws.discrete([0, 1, 4], [0.2, 0.6, 0.2], mean=1),
     laws.empirical(np.random.default_rng(3).gamma(2.0, size=100)),
     laws.mixture([0.9, 0.1], [laws.erlang(2), laws.uniform(mean=5.0)]),
 ]
@@ -128,7 +128,7 @@ def check_against_oracle(model, name, arrivals, seed, buffers=None):
 def test_waits_are_those_of_the_oracle(name, n):
     if POLICIES[name].code == policies.JSQ_D and n == 1:
         pytest.skip("two different servers out of one")
-    for seed, service in enumerate((laws.lognormal(2), laws.lattice([0.5, 2.0], [0.7, 0.3]))):
+    for seed, service in enumerate((laws.lognormal(2), laws.discrete([0.5, 2.0], [0.7, 0.3], mean=1))):
         model = model_of(n, 0.8, POLICIES[name], service)
         check_against_oracle(model, name, 150, seed)
 
