@@ -64,10 +64,10 @@ def made_by(value, name, kind, makers):
     return value
 
 
-def array(values, name, *, why="", infinite=False, **bounds):
-    """Return `values` as a float array of their own shape, each within the bounds; infinite ones only if asked for."""
-    allowed = _allowed("numbers", bounds)
-    return _each(_numbers(values, name, allowed, why), name, allowed, why, infinite, bounds)
+def array(values, name, *, why="", **bounds):
+    """Return `values` as a float array of any shape, each within the bounds; infinities are numbers here."""
+    found = _floats(values, name, allowed := _allowed("numbers", bounds), why)
+    return _each_within(found, np.isnan(found), name, allowed, why, bounds)
 
 
 def vector(values, name, *, why="", size=None, increasing=False, **bounds):
@@ -76,18 +76,19 @@ def vector(values, name, *, why="", size=None, increasing=False, **bounds):
     `size` is how many there must be; `increasing` asks for each to be larger than the one before.
     """
     allowed = _allowed("numbers", bounds)
-    found = np.atleast_1d(_numbers(values, name, allowed, why))
+    found = np.atleast_1d(_floats(values, name, allowed, why))
     if found.ndim != 1 or found.size == 0 or (size is not None and found.size != size):
         many = "at least one" if size is None else f"{size} of them"
         raise ValueError(_sentence(name, f"{allowed}, {many}, in one dimension", found, why))
-    _each(found, name, allowed, why, False, bounds)
+    _each_within(found, ~np.isfinite(found), name, allowed, why, bounds)
     if increasing and not (rising := np.diff(found) > 0.0).all():
         k = int(np.argmin(rising))
         raise ValueError(f"{name} must be increasing, not {found[k]:g} before {found[k + 1]:g}")
     return found
 
 
-def _numbers(values, name, allowed, why):
+def _floats(values, name, allowed, why):
+    """Return a new float array of numbers of the kind described at the head of the file."""
     try:
         found = np.array(values)
     except ValueError:
@@ -95,17 +96,16 @@ def _numbers(values, name, allowed, why):
     if found.dtype.kind not in "iuf":
         odd = (v for v in found.flat if isinstance(v, bool | np.bool_) or not isinstance(v, numbers.Real))
         raise TypeError(_sentence(name, allowed, next(odd, values), why))
-    return found.astype(np.float64, copy=False)
+    return found.astype(np.float64)
 
 
-def _each(found, name, allowed, why, infinite, bounds):
-    wrong = np.isnan(found) if infinite else ~np.isfinite(found)
+def _each_within(found, wrong, name, allowed, why, bounds):
     for word, bound in bounds.items():
         wrong |= ~_BOUNDS[word][1](found, bound)
-    if wrong.any():
+    if np.any(wrong):
         k = int(np.argmax(wrong))
-        place = f" (at index {k}; {wrong.sum()} of {found.size})" if found.ndim else ""
-        raise ValueError(_sentence(name, allowed, found.flat[k], why) + place)
+        where = f" (at index {k}; {wrong.sum()} of {found.size})" if found.ndim else ""
+        raise ValueError(_sentence(name, allowed, found.flat[k], why) + where)
     return found
 
 

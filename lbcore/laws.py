@@ -80,7 +80,7 @@ class Law:
         return self._evaluate(self.own_residual_tail, w)
 
     def _evaluate(self, function, w):
-        w = checks.array(w, "w", infinite=True, least=0.0)
+        w = checks.array(w, "w", least=0.0)
         far = np.isinf(w)
         with np.errstate(all="ignore"):  # log 0, and powers that leave the doubles, are meant
             values = np.where(far, 0.0, np.minimum(function(np.where(far, 1.0, w) / self.packed[1]), 1.0))
