@@ -126,7 +126,7 @@ CALLS = {
     "policy": [{"function": lambda queues, rates, stream, memory: 0, "memory": [1.0, 2.0]}],
     "simulate_markov": [MARKOV | {"rates": [1.0, 1.5], "events": 100} | RUN, MARKOV | {"rel_precision": 0.9} | RUN],
     "simulate_workload": [
-        MARKOV | {"policy": lb.jiq(), "service": LAW, "arrivals": 100} | options | RUN
+        MARKOV | {"policy": lb.jiq(), "service": LAW, "arrivals": 10**4} | options | RUN
         for options in (
             {"interarrival": LAW, "buffers": 2, "weights": [1.0, 2.0], "work": [0.0, 1.0], "rel_precision": None},
             {"start": "infinite-server"}, {"arrivals": None, "rel_precision": 0.9},
@@ -173,7 +173,8 @@ ALSO = {name: [INF] for name in ("threshold", "r", "w", "t")} | {
     "q1": [-1.0],
     "memory": [-1.0, INF, NAN],
 }
-ALSO |= {"empirical.mean": [None], "mixture.mean": [None]}
+ALSO |= {"empirical.mean": [None], "mixture.mean": [None], "buffers": [np.array([1.0, 2.0])]}
+OLD = {"bias", "filled"}  # arguments that have a new name
 BAD_NUMBERS = ["0.5", True, NAN, INF, -1.0, 1j, np.array([1.0, 2.0]), None]
 BAD = {
     bool: ["yes", 1, 0.0, None],
@@ -218,7 +219,7 @@ def refusal(name, call):
 def test_every_function_and_every_argument_has_a_valid_call(name):
     assert name in CALLS, f"{name} is public: give it a valid call in CALLS, or name it in INNER"
     named = set().union(*CALLS[name])
-    assert set(inspect.signature(FUNCTIONS[name]).parameters) == named
+    assert set(inspect.signature(FUNCTIONS[name]).parameters) - OLD == named
     for call in CALLS[name]:
         assert refusal(name, call) is None
 

@@ -34,6 +34,7 @@ LAWS = {
     "weibull": lb.laws.weibull(0.7),
     "uniform": lb.laws.uniform(),
     "pareto": lb.laws.pareto(2.5),
+    "gamma": lb.laws.gamma(4),
     "lattice": lb.laws.discrete([0.5, 1, 3], [0.5, 0.3, 0.2], mean=1),
     "empirical": lb.laws.empirical([1.0, 2.0, 5.0]),
     "mixture": lb.laws.mixture(

@@ -65,6 +65,7 @@ def test_every_law_and_every_sampler_stands_in_the_examples():
     assert {law.packed[0] for law in ALL.values()} == set(draws.CODES)
 
 
+@pytest.mark.kernel
 def test_unknown_samplers_are_refused_and_never_drawn_from():
     law = laws.uniform()
     for code in (-1.0, 0.5, float(len(draws.CODES)), math.nan):
