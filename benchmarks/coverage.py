@@ -8,7 +8,7 @@ import time
 
 from lbcore import laws, markov, policies, slotted, workload
 
-BATCH, OFFER = laws.pmf([0, 4], [0.5, 0.5]), laws.pmf([0, 2], [0.5, 0.5])
+BATCH, OFFER = laws.discrete([0, 4], [0.5, 0.5]), laws.discrete([0, 2], [0.5, 0.5])
 
 
 def jiq_two_servers(load):

@@ -11,7 +11,7 @@ from lbcore import estimate, laws, policies, slotted
 
 def seconds(n_servers, policy, slots, threads):
     """Return the wall-clock time of a run, kernels compiled."""
-    batch, offer = laws.pmf([0, 2 * n_servers], [0.5, 0.5]), laws.pmf([0, 2], [0.5, 0.5])
+    batch, offer = laws.discrete([0, 2 * n_servers], [0.5, 0.5]), laws.discrete([0, 2], [0.5, 0.5])
 
     def run(slots):
         return slotted.simulate_slotted(
@@ -25,7 +25,7 @@ def seconds(n_servers, policy, slots, threads):
 
 def single_chain(n_servers, policy, slots):
     """Return ns per slot of one chain, without the driver."""
-    batch, offer = laws.pmf([0, 2 * n_servers], [0.5, 0.5]), laws.pmf([0, 2], [0.5, 0.5])
+    batch, offer = laws.discrete([0, 2 * n_servers], [0.5, 0.5]), laws.discrete([0, 2], [0.5, 0.5])
     run = slotted.simulate_slotted(
         n_servers, 0.025 * n_servers, policy, batch, offer, replications=1, seed=1, slots=1, live=True
     )

@@ -64,33 +64,49 @@ def made_by(value, name, kind, makers):
     return value
 
 
+def array(values, name, *, why="", **bounds):
+    """Return `values` as a float array of any shape, each within the bounds; infinities are numbers here."""
+    found = _floats(values, name, allowed := _allowed("numbers", bounds), why)
+    return _each_within(found, np.isnan(found), name, allowed, why, bounds)
+
+
 def vector(values, name, *, why="", size=None, increasing=False, **bounds):
     """Return `values` as a float array of one dimension, not empty, each within the bounds; a number counts as one.
 
     `size` is how many there must be; `increasing` asks for each to be larger than the one before.
     """
     allowed = _allowed("numbers", bounds)
+    found = np.atleast_1d(_floats(values, name, allowed, why))
+    if found.ndim != 1 or found.size == 0 or (size is not None and found.size != size):
+        many = "at least one" if size is None else f"{size} of them"
+        raise ValueError(_sentence(name, f"{allowed}, {many}, in one dimension", found, why))
+    _each_within(found, ~np.isfinite(found), name, allowed, why, bounds)
+    if increasing and not (rising := np.diff(found) > 0.0).all():
+        k = int(np.argmin(rising))
+        raise ValueError(f"{name} must be increasing, not {found[k]:g} before {found[k + 1]:g}")
+    return found
+
+
+def _floats(values, name, allowed, why):
+    """Return a new float array of numbers of the kind described at the head of the file."""
     try:
-        array = np.atleast_1d(np.array(values))
+        found = np.array(values)
     except ValueError:
         raise TypeError(f"{name} must be {allowed}, not rows of different lengths") from None
-    if array.dtype.kind not in "iuf":
-        odd = (v for v in array.flat if isinstance(v, bool | np.bool_) or not isinstance(v, numbers.Real))
+    if found.dtype.kind not in "iuf":
+        odd = (v for v in found.flat if isinstance(v, bool | np.bool_) or not isinstance(v, numbers.Real))
         raise TypeError(_sentence(name, allowed, next(odd, values), why))
-    if array.ndim != 1 or array.size == 0 or (size is not None and array.size != size):
-        many = "at least one" if size is None else f"{size} of them"
-        raise ValueError(_sentence(name, f"{allowed}, {many}, in one dimension", array, why))
-    array = array.astype(np.float64)
-    wrong = ~np.isfinite(array)
+    return found.astype(np.float64)
+
+
+def _each_within(found, wrong, name, allowed, why, bounds):
     for word, bound in bounds.items():
-        wrong |= ~_BOUNDS[word][1](array, bound)
-    if wrong.any():
+        wrong |= ~_BOUNDS[word][1](found, bound)
+    if np.any(wrong):
         k = int(np.argmax(wrong))
-        raise ValueError(f"{_sentence(name, allowed, array[k], why)} (at index {k}; {wrong.sum()} of {array.size})")
-    if increasing and not (rising := np.diff(array) > 0.0).all():
-        k = int(np.argmin(rising))
-        raise ValueError(f"{name} must be increasing, not {array[k]:g} before {array[k + 1]:g}")
-    return array
+        where = f" (at index {k}; {wrong.sum()} of {found.size})" if found.ndim else ""
+        raise ValueError(_sentence(name, allowed, found.flat[k], why) + where)
+    return found
 
 
 def _number(value, name, allowed, why):

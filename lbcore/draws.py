@@ -16,8 +16,10 @@ import numpy as np
 from lbcore.compiled import kernel
 from lbcore.streams import load, store, take_below, take_exponential, take_normal, take_uniform
 
-EXPONENTIAL, DETERMINISTIC, ERLANG, HYPEREXPONENTIAL, LOGNORMAL, WEIBULL, UNIFORM, PARETO = range(8)
-DISCRETE, EMPIRICAL, MIXTURE = 8, 9, 10
+# a law with any other code is refused where it is made, and would be drawn as nan
+EXPONENTIAL, DETERMINISTIC, GAMMA, HYPEREXPONENTIAL, LOGNORMAL, WEIBULL, UNIFORM, PARETO = range(8)
+DISCRETE, EMPIRICAL, MIXTURE, GAMMA_BELOW_1 = 8, 9, 10, 11
+CODES = range(12)
 HEADER = 5
 ROW = HEADER + 2  # of a mixture's component: its header, the place of its table among all, the table's size
 
@@ -91,7 +93,7 @@ def _take_plain(code, p0, p1, p2, words):
     if code == PARETO:  # scale, 1 / shape, shift to the left
         x, words = take_exponential(words)
         return p0 * math.exp(p1 * x) - p2, words
-    if code == ERLANG:  # 1 / k, k - 1/3, 1 / sqrt(9 k - 3)
+    if code == GAMMA:  # 1 / shape, shape - 1/3, 1 / sqrt(9 shape - 3)
         x, words = _take_gamma(p1, p2, words)
         return p0 * x, words
     if code == HYPEREXPONENTIAL:  # probability of the second branch, means of the first and second
@@ -101,8 +103,14 @@ def _take_plain(code, p0, p1, p2, words):
     if code == WEIBULL:  # scale, 1 / shape
         x, words = take_exponential(words)
         return p0 * x**p1, words
-    u, words = take_uniform(words)  # UNIFORM
-    return 2.0 * u, words
+    if code == UNIFORM:
+        u, words = take_uniform(words)
+        return 2.0 * u, words
+    if code == GAMMA_BELOW_1:  # 1 / shape, then as GAMMA with shape + 1, which a power of a uniform number brings down
+        x, words = _take_gamma(p1, p2, words)
+        boost, words = take_exponential(words)
+        return p0 * x * math.exp(-p0 * boost), words
+    return math.nan, words
 
 
 @kernel

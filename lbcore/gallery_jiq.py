@@ -12,7 +12,7 @@ from lbcore import explore, jbt, jiq, laws, policies, workload
 from lbcore.figures import Board
 from lbcore.results import Estimate
 
-_LATTICE = laws.lattice([0, 1, 5], [0.3, 0.5, 0.2])
+_LATTICE = laws.discrete([0, 1, 5], [0.3, 0.5, 0.2], mean=1)
 # what the slider "parameter" makes of each family
 FAMILIES = {
     "exponential": lambda p: laws.exponential(),

@@ -115,13 +115,13 @@ def _points(law, name):
     """Return (values as int64, probabilities) of a law on finitely many whole numbers, or raise."""
     if not hasattr(law, "tail"):
         raise TypeError(
-            f"{name} must be a law on whole numbers, made by lb.laws.pmf(values, probabilities), not {law!r}"
+            f"{name} must be a law on whole numbers, made by lb.laws.discrete(values, probabilities), not {law!r}"
         )
     values, probabilities = getattr(law, "values", None), getattr(law, "probabilities", None)
     if values is None:
         raise ValueError(
             f"{name} = {law!r} will not do: the paper (Zhou, Tan and Shroff 2018) assumes arrivals and "
-            "services of a slot to be bounded whole numbers: lb.laws.pmf(values, probabilities) makes such laws"
+            "services of a slot to be bounded whole numbers: lb.laws.discrete(values, probabilities) makes such laws"
         )
     if np.any(values != np.rint(values)) or np.any(values < 0):
         raise ValueError(f"{name} of a slot must be whole numbers, not {values[values != np.rint(values)][0]}")
@@ -134,7 +134,7 @@ def pooled_mean(arrivals, services, n_servers, epsilon=None) -> float:
     Parameters
     ----------
     arrivals : Law
-        Batch of one slot: whole numbers with their probabilities (``lb.laws.pmf``).
+        Batch of one slot: whole numbers with their probabilities (``lb.laws.discrete``).
     services : Law, or sequence of n_servers Laws
         Services offered by each server in one slot; one law if all servers are equal.
     n_servers : int >= 1

@@ -301,7 +301,7 @@ def simulate_slotted(
     policy : Policy
         Choosing at random in proportion to the mean services needs ``by_rate=True``.
     arrivals : Law
-        Batch of one slot: whole numbers with their probabilities, as ``lb.laws.pmf([0, 4], [0.5, 0.5])``.
+        Batch of one slot: whole numbers with their probabilities, as ``lb.laws.discrete([0, 4], [0.5, 0.5])``.
     services : Law, or sequence of n_servers Laws
         Services that each server offers in a slot; one law if all are equal.
     threshold : int >= 1, optional
@@ -341,7 +341,7 @@ def simulate_slotted(
 
     Examples
     --------
-    >>> batch, offer = lb.laws.pmf([0, 4], [0.5, 0.5]), lb.laws.pmf([0, 2], [0.5, 0.5])
+    >>> batch, offer = lb.laws.discrete([0, 4], [0.5, 0.5]), lb.laws.discrete([0, 2], [0.5, 0.5])
     >>> lb.simulate_slotted(2, 0.05, lb.jbt(4), batch, offer, slots=10**7, seed=1).excess
     """
     checks.made_by(policy, "policy", policies.Policy, policies.MAKERS)

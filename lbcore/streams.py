@@ -11,11 +11,11 @@ Doornik, "An improved ziggurat method to generate normal random samples" (2005).
 """
 
 import math
-import operator
 
 import numba
 import numpy as np
 
+from lbcore import checks
 from lbcore.compiled import kernel
 
 _U8, _U11, _U12, _U17, _U19, _U23, _U32, _U41, _U45 = (np.uint64(k) for k in (8, 11, 12, 17, 19, 23, 32, 41, 45))
@@ -23,28 +23,10 @@ _ONE, _BYTE, _LOW32, _TWO32 = np.uint64(1), np.uint64(255), np.uint64(2**32 - 1)
 
 
 def resolve_seed(seed) -> int:
-    """Return a seed that can be written down: `seed` itself, or a fresh one for None.
-
-    Parameters
-    ----------
-    seed : int >= 0 or None
-
-    Raises
-    ------
-    TypeError
-        `seed` is neither None nor an integer.
-    ValueError
-        `seed` is negative.
-    """
+    """Return a seed that can be written down: `seed` itself, an int >= 0, or a fresh one for None."""
     if seed is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    try:
-        seed = operator.index(seed)
-    except TypeError:
-        raise TypeError(f"seed must be an integer >= 0 or None, not {seed!r}") from None
-    if seed < 0:
-        raise ValueError(f"seed must be an integer >= 0 or None, not {seed}")
-    return seed
+    return checks.whole(seed, "seed", least=0)
 
 
 def states(seed, count) -> np.ndarray:
@@ -61,18 +43,8 @@ def states(seed, count) -> np.ndarray:
     Returns
     -------
     ndarray of uint64, shape (count, 4)
-
-    Raises
-    ------
-    TypeError, ValueError
-        `seed` or `count` is not an integer of the allowed range.
     """
-    try:
-        count = operator.index(count)
-    except TypeError:
-        raise TypeError(f"count of streams must be an integer >= 1, not {count!r}") from None
-    if count < 1:
-        raise ValueError(f"count of streams must be an integer >= 1, not {count}")
+    count = checks.whole(count, "count")
     children = np.random.SeedSequence(resolve_seed(seed)).spawn(count)
     return np.array([child.generate_state(4, np.uint64) for child in children])
 
@@ -190,9 +162,9 @@ def take_normal(words):
 
 
 @kernel
-def next_uint64(state):
-    """Return 64 random bits and advance the stream."""
-    value, words = take_uint64(load(state))
+def _drawn(state, taken):
+    """Return the value of the pair (value, words) and put the words back into the stream."""
+    value, words = taken
     store(state, words)
     return value
 
@@ -200,30 +172,22 @@ def next_uint64(state):
 @kernel
 def uniform(state):
     """Return a uniform number strictly between 0 and 1 and advance the stream."""
-    value, words = take_uniform(load(state))
-    store(state, words)
-    return value
+    return _drawn(state, take_uniform(load(state)))
 
 
 @kernel
 def below(state, n):
     """Return a uniform int64 in 0 .. n - 1 (1 <= n < 2^32) and advance the stream."""
-    value, words = take_below(load(state), n)
-    store(state, words)
-    return value
+    return _drawn(state, take_below(load(state), n))
 
 
 @kernel
 def exponential(state):
     """Return an exponential number of mean 1 and advance the stream."""
-    value, words = take_exponential(load(state))
-    store(state, words)
-    return value
+    return _drawn(state, take_exponential(load(state)))
 
 
 @kernel
 def normal(state):
     """Return a standard normal number and advance the stream."""
-    value, words = take_normal(load(state))
-    store(state, words)
-    return value
+    return _drawn(state, take_normal(load(state)))

@@ -34,7 +34,8 @@ LAWS = {
     "weibull": lb.laws.weibull(0.7),
     "uniform": lb.laws.uniform(),
     "pareto": lb.laws.pareto(2.5),
-    "lattice": lb.laws.lattice([0.5, 1, 3], [0.5, 0.3, 0.2]),
+    "gamma": lb.laws.gamma(4),
+    "lattice": lb.laws.discrete([0.5, 1, 3], [0.5, 0.3, 0.2], mean=1),
     "empirical": lb.laws.empirical([1.0, 2.0, 5.0]),
     "mixture": lb.laws.mixture(
         [0.5, 0.3, 0.2], [lb.laws.erlang(2), lb.laws.bernoulli(0.5, 3), lb.laws.empirical([1, 4])]
@@ -49,7 +50,7 @@ def own(queues, rates, stream):
 
 def numbers():
     """Run everything once; return the mean numbers of jobs by name."""
-    found, batch, offer = {}, lb.laws.pmf([0, 3, 7], [0.5, 0.3, 0.2]), lb.laws.pmf([0, 1, 2], [0.3, 0.4, 0.3])
+    found, batch, offer = {}, lb.laws.discrete([0, 3, 7], [0.5, 0.3, 0.2]), lb.laws.discrete([0, 1, 2], [0.3, 0.4, 0.3])
     for name, make in POLICIES.items():
         runs = {
             "occupancy or servers": lb.simulate_markov(4, 0.7, make(), events=3000, **SHORT),

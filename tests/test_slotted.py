@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lbcore import laws, policies, pooled, slotted, streams
 
-BATCH, OFFER = laws.pmf([0, 4], [0.5, 0.5]), laws.pmf([0, 2], [0.5, 0.5])
-ODD_BATCH, ODD_OFFER = laws.pmf([0, 1, 5, 17], [0.1, 0.1, 0.3, 0.5]), laws.pmf([1, 3], [0.3, 0.7])
+BATCH, OFFER = laws.discrete([0, 4], [0.5, 0.5]), laws.discrete([0, 2], [0.5, 0.5])
+ODD_BATCH, ODD_OFFER = laws.discrete([0, 1, 5, 17], [0.1, 0.1, 0.3, 0.5]), laws.discrete([1, 3], [0.3, 0.7])
 
 
 def run(n=2, epsilon=0.2, policy=None, arrivals=BATCH, services=OFFER, **options):
@@ -38,6 +38,11 @@ def columns(out):
     return {name: part if part.size > 1 else part[0] for name, part in zip(slotted._COLUMNS, parts, strict=True)}
 
 
+def next_bits(stream):
+    bits, stream[:] = streams.take_uint64(tuple(stream))
+    return int(bits)
+
+
 def same_draws(model, state, slots):
     """Return batches, offers and a choice function that draw what the kernel will draw from `state`."""
     table, cumulative, values, which = model.draws
@@ -52,11 +57,11 @@ def same_draws(model, state, slots):
 
     batches, offers = [], []
     for _ in range(slots):
-        batches.append(draw(len(table) - 1, int(streams.next_uint64(stream)) & 255))
+        batches.append(draw(len(table) - 1, next_bits(stream) & 255))
         offer = []
         for n in range(len(which)):
             if n % 8 == 0:
-                bits = int(streams.next_uint64(stream))
+                bits = next_bits(stream)
             offer.append(draw(which[n], (bits >> (8 * (n % 8))) & 255))
         offers.append(offer)
     policy, own, memory = model.policy, state[4].copy(), model.policy.new_memory(model.n)
@@ -74,10 +79,10 @@ def same_draws(model, state, slots):
     [
         (2, policies.jbt(2), BATCH, OFFER, None),
         (1, policies.jiq(), ODD_BATCH, ODD_OFFER, None),
-        (11, policies.jbt(3), laws.pmf([0, 5, 90], [0.3, 0.3, 0.4]), ODD_OFFER, None),
-        (3, policies.random(), ODD_BATCH, [ODD_OFFER, laws.pmf([1, 2, 3], [0.2, 0.3, 0.5]), ODD_OFFER], 2),
+        (11, policies.jbt(3), laws.discrete([0, 5, 90], [0.3, 0.3, 0.4]), ODD_OFFER, None),
+        (3, policies.random(), ODD_BATCH, [ODD_OFFER, laws.discrete([1, 2, 3], [0.2, 0.3, 0.5]), ODD_OFFER], 2),
         (3, policies.jbt(2, by_rate=True), ODD_BATCH, [OFFER, ODD_OFFER, OFFER], None),
-        (9, policies.jsq(), laws.pmf([0, 40], [0.5, 0.5]), OFFER, 1),
+        (9, policies.jsq(), laws.discrete([0, 40], [0.5, 0.5]), OFFER, 1),
         (4, policies.jsq_d(2), ODD_BATCH, OFFER, 3),
         (4, policies.round_robin(), ODD_BATCH, OFFER, 3),
     ],
@@ -109,10 +114,10 @@ def test_the_drift_identity_telescopes_on_every_path():
 
 @pytest.mark.kernel
 def test_one_chunk_or_several_same_bits():
-    model, state = model_and_state(n=10, policy=policies.jbt(3), arrivals=laws.pmf([0, 20], [0.5, 0.5]))
+    model, state = model_and_state(n=10, policy=policies.jbt(3), arrivals=laws.discrete([0, 20], [0.5, 0.5]))
     at_once = np.zeros(sum(model.columns.values()))
     model.advance(state, 600, at_once)
-    model, state = model_and_state(n=10, policy=policies.jbt(3), arrivals=laws.pmf([0, 20], [0.5, 0.5]))
+    model, state = model_and_state(n=10, policy=policies.jbt(3), arrivals=laws.discrete([0, 20], [0.5, 0.5]))
     in_parts = np.zeros_like(at_once)
     for steps in (1, 99, 500):
         model.advance(state, steps, in_parts)
@@ -158,8 +163,8 @@ def test_all_policies_meet_the_same_arrivals_and_services():
         (BATCH, OFFER, 2, 0.5),
         (BATCH, OFFER, 1, 0.1),
         (ODD_BATCH, [OFFER, ODD_OFFER], 2, 1.2),
-        (laws.pmf([0, 6, 9], [0.2, 0.5, 0.3]), laws.pmf([3], [1.0]), 2, 0.5),
-        (laws.pmf([2, 3], [0.5, 0.5]), laws.pmf([1, 4], [0.4, 0.6]), 1, None),
+        (laws.discrete([0, 6, 9], [0.2, 0.5, 0.3]), laws.discrete([3], [1.0]), 2, 0.5),
+        (laws.discrete([2, 3], [0.5, 0.5]), laws.discrete([1, 4], [0.4, 0.6]), 1, None),
     ],
 )
 def test_pooled_mean_is_that_of_the_solved_chain(arrivals, services, n, epsilon):
@@ -176,17 +181,17 @@ def test_pooled_mean_is_that_of_the_solved_chain(arrivals, services, n, epsilon)
 def test_pooled_mean_tends_to_half_the_noise_over_epsilon():
     for epsilon, error in ((1e-3, 2e-3), (1e-5, 2e-5), (1e-7, 2e-6)):
         assert epsilon * pooled.pooled_mean(BATCH, OFFER, 2, epsilon) == pytest.approx(3.0, rel=error)
-    many = pooled.slot_laws(laws.pmf([0, 2000], [0.5, 0.5]), OFFER, 1000, 1.0)
+    many = pooled.slot_laws(laws.discrete([0, 2000], [0.5, 0.5]), OFFER, 1000, 1.0)
     assert pooled.solve_pooled_mean(many) == pytest.approx(many.noise / 2, rel=2e-3)
 
 
 def test_pooled_mean_is_zero_where_nothing_can_wait():
-    assert pooled.pooled_mean(laws.pmf([0, 2], [0.5, 0.5]), laws.pmf([1], [1.0]), 3, 2.5) == 0.0
+    assert pooled.pooled_mean(laws.discrete([0, 2], [0.5, 0.5]), laws.discrete([1], [1.0]), 3, 2.5) == 0.0
 
 
 def test_pooled_mean_of_rare_batches_is_their_draining():
     # a batch of 90 once in 10^5 slots drains by one a slot: E[P] = (1e-5) (89 + 88 + ... + 1), a bit more for overlaps
-    mean = pooled.pooled_mean(laws.pmf([0, 90], [0.5, 0.5]), laws.pmf([1], [1.0]), 1, 1.0 - 90e-5)
+    mean = pooled.pooled_mean(laws.discrete([0, 90], [0.5, 0.5]), laws.discrete([1], [1.0]), 1, 1.0 - 90e-5)
     assert mean == pytest.approx(1e-5 * 89 * 90 / 2, rel=2e-3)
 
 
@@ -199,8 +204,8 @@ def test_pooled_mean_of_rare_batches_is_their_draining():
 def test_pooled_mean_for_any_small_laws(n, offers, slack):
     if max(offers) == 0:
         return
-    service = laws.pmf(offers, np.full(len(offers), 1 / len(offers)))
-    arrivals = laws.pmf([0, 2, 3 * 5 * n], [0.2, 0.1, 0.7])
+    service = laws.discrete(offers, np.full(len(offers), 1 / len(offers)))
+    arrivals = laws.discrete([0, 2, 3 * 5 * n], [0.2, 0.1, 0.7])
     epsilon = slack * n * service.mean
     checked = pooled.slot_laws(arrivals, service, n, epsilon)
     assert checked.rate == pytest.approx(n * service.mean - epsilon)
@@ -226,7 +231,7 @@ def test_one_server_is_the_pooled_queue():
 @pytest.mark.parametrize("r", [1, 3])
 def test_two_servers_are_the_solved_chain(r):
     exact = naive.two_server_mean(2, 0.35, lambda q: naive.below_choice(q, r), 36)
-    batch, offer = laws.pmf([0, 2], [0.5, 0.5]), laws.pmf([0, 1], [0.5, 0.5])
+    batch, offer = laws.discrete([0, 2], [0.5, 0.5]), laws.discrete([0, 1], [0.5, 0.5])
     result = run(2, 0.35, policies.jbt(r), batch, offer, slots=2 * 10**7)
     assert close(result.mean_total, exact)
     assert close(result.raw_mean_total, exact)
@@ -254,7 +259,7 @@ def test_identity_narrows_the_interval(r, factor):
 
 def test_pooled_then_jsq_then_jbt_then_random():
     means = [
-        run(4, 0.4, policy, laws.pmf([0, 8], [0.5, 0.5]), OFFER, slots=4 * 10**6)
+        run(4, 0.4, policy, laws.discrete([0, 8], [0.5, 0.5]), OFFER, slots=4 * 10**6)
         for policy in (policies.jsq(), policies.jbt(2), policies.random())
     ]
     assert means[0].pooled_exact < means[0].mean_total.low
@@ -266,8 +271,8 @@ def test_pooled_then_jsq_then_jbt_then_random():
 def test_random_routing_is_one_queue_with_thinned_batches():
     n, epsilon = 3, 0.6
     some = (n - epsilon) / 6 / n
-    alone = pooled.pooled_mean(laws.pmf([0, 6], [1 - some, some]), OFFER, 1)
-    arrivals = laws.pmf([0, 6], [0.5, 0.5])
+    alone = pooled.pooled_mean(laws.discrete([0, 6], [1 - some, some]), OFFER, 1)
+    arrivals = laws.discrete([0, 6], [0.5, 0.5])
     for policy in (
         policies.random(),
         policies.jbt(math.inf),
@@ -297,14 +302,14 @@ def test_a_user_policy_that_chooses_no_server_is_an_error():
 
 
 def test_unequal_servers_by_rate():
-    services = [laws.pmf([0, 2], [0.5, 0.5]), laws.pmf([0, 6], [0.5, 0.5])]
-    result = run(2, 0.5, policies.jbt(4, by_rate=True), laws.pmf([0, 8], [0.5, 0.5]), services, slots=10**7)
+    services = [laws.discrete([0, 2], [0.5, 0.5]), laws.discrete([0, 6], [0.5, 0.5])]
+    result = run(2, 0.5, policies.jbt(4, by_rate=True), laws.discrete([0, 8], [0.5, 0.5]), services, slots=10**7)
     assert result.notes == () and close(result.mean_unused, 0.5)
     assert abs(result.raw_mean_total.value - result.mean_total.value) < 1.3 * result.raw_mean_total.half_width
-    uniform = run(2, 0.5, policies.jbt(4), laws.pmf([0, 8], [0.5, 0.5]), services, slots=10**6)
+    uniform = run(2, 0.5, policies.jbt(4), laws.discrete([0, 8], [0.5, 0.5]), services, slots=10**6)
     assert "by_rate" in uniform.notes[-1]
     with pytest.raises(ValueError, match="not stable"):
-        run(2, 0.5, policies.random(), laws.pmf([0, 8], [0.5, 0.5]), services)
+        run(2, 0.5, policies.random(), laws.discrete([0, 8], [0.5, 0.5]), services)
 
 
 def test_messages_of_jbt_are_at_most_one_per_batch():
@@ -342,11 +347,11 @@ def test_distance_is_bounded_in_epsilon_for_jbt_and_not_for_random():
         ({"policy": policies.jsq_d(3)}, ValueError, "d must be"),
         ({"arrivals": laws.exponential()}, ValueError, "bounded whole numbers"),
         ({"services": laws.pareto(2.5)}, ValueError, "bounded whole numbers"),
-        ({"services": laws.lattice([0, 1.5], [0.5, 0.5], mean=None)}, ValueError, "whole numbers"),
+        ({"services": laws.discrete([0, 1.5], [0.5, 0.5])}, ValueError, "whole numbers"),
         ({"arrivals": 4}, TypeError, "arrivals must be a law"),
         ({"services": [OFFER]}, ValueError, "one for each of the 2 servers"),
         ({"services": 4}, TypeError, "services must be a law"),
-        ({"arrivals": laws.pmf([1], [1.0])}, ValueError, "cannot reach"),
+        ({"arrivals": laws.discrete([1], [1.0])}, ValueError, "cannot reach"),
         ({"slots": 0}, ValueError, "slots"),
         ({"threshold": 0}, ValueError, "threshold"),
         ({"n": 10**13}, MemoryError, "GiB"),
