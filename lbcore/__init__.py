@@ -12,10 +12,11 @@ estimate       replications, stop rules, live refinement
 markov, lanes  Poisson arrivals, exponential service
 workload       general service; calendar_queue and departures do the work
 slotted        the slotted model of paper A; pooled, its resource-pooled queue
-jbt            paper A: Join-Below-Threshold in heavy traffic, limits and the exact two-server chain
-jiq            paper B: JIQ with general service, fixed point, bound, fluid paths
-jsq            paper C: JSQ in the Halfin-Whitt regime, exact stationary law of the diffusion
-finite         the exact chain at N servers, as lb.jsq.finite_law
+record         the look of all results
+jbt            paper A: Join-Below-Threshold in heavy traffic: thresholds (limits), two_servers (exact)
+jiq            paper B: JIQ with general service: fixed_point (and its bound), fluid (paths)
+jsq            paper C: JSQ in the Halfin-Whitt regime: diffusion (exact stationary law; march does it)
+jsq_chain      the exact chain at N servers, as lb.jsq.finite_law
 paths, hitting paths of the diffusion; its exact mean hitting times
 mmn            the centralised queue beside it: Halfin-Whitt limit, Erlang
 figures        results in, pictures out (imports matplotlib)
@@ -34,10 +35,10 @@ import importlib
 __version__ = "0.1.0"
 
 _MODULES = (
-    "checks", "compiled", "draws", "estimate", "explore", "figures", "finite",
+    "checks", "compiled", "diffusion", "draws", "estimate", "explore", "figures", "fixed_point", "fluid",
     "gallery_jbt", "gallery_jiq", "gallery_jsq", "gallery_jsq_finite", "hitting", "intervals", "jbt",
-    "jiq", "jsq", "laws", "markov", "mmn", "paths", "policies",
-    "pooled", "records", "slotted", "streams", "workload",
+    "jiq", "jsq", "jsq_chain", "laws", "march", "markov", "mmn", "paths", "policies",
+    "pooled", "record", "records", "slotted", "streams", "thresholds", "two_servers", "workload",
 )  # fmt: skip
 _NAMES = {
     "simulate_markov": "markov",

@@ -22,18 +22,14 @@ _BOUNDS = {  # keyword: how it reads, what it means
 }
 
 
-def real(value, name, *legacy, why="", **bounds):
+def real(value, name, *, why="", **bounds):
     """Return `value` as a float within the bounds."""
-    if legacy:  # callers of the first house, until they have moved
-        return _legacy_real(value, name, *legacy, **bounds)
     allowed = _allowed("a number", bounds)
     return _within(_number(value, name, allowed, why), value, name, allowed, why, bounds)
 
 
-def whole(value, name, *legacy, why="", least=1, **bounds):
+def whole(value, name, *, why="", least=1, **bounds):
     """Return `value` as an int within the bounds."""
-    if legacy:
-        return _legacy_whole(value, name, *legacy, **bounds)
     allowed = _allowed("a whole number", bounds := {"least": least, **bounds})
     number = _number(value, name, allowed, why)
     if not number.is_integer():
@@ -64,33 +60,58 @@ def made_by(value, name, kind, makers):
     return value
 
 
+def array(values, name, *, why="", **bounds):
+    """Return `values` as a float array of any shape, each within the bounds; infinities are numbers here."""
+    found = _floats(values, name, allowed := _allowed("numbers", bounds), why)
+    return _each_within(found, np.isnan(found), name, allowed, why, bounds)
+
+
 def vector(values, name, *, why="", size=None, increasing=False, **bounds):
     """Return `values` as a float array of one dimension, not empty, each within the bounds; a number counts as one.
 
     `size` is how many there must be; `increasing` asks for each to be larger than the one before.
     """
     allowed = _allowed("numbers", bounds)
+    found = np.atleast_1d(_floats(values, name, allowed, why))
+    if found.ndim != 1 or found.size == 0 or (size is not None and found.size != size):
+        many = "at least one" if size is None else f"{size} of them"
+        raise ValueError(_sentence(name, f"{allowed}, {many}, in one dimension", found, why))
+    _each_within(found, ~np.isfinite(found), name, allowed, why, bounds)
+    if increasing and not (rising := np.diff(found) > 0.0).all():
+        k = int(np.argmin(rising))
+        raise ValueError(f"{name} must be increasing, not {found[k]:g} before {found[k + 1]:g}")
+    return found
+
+
+def start(value):
+    """Return `value`, a state of the diffusion of paper C, as floats ``(Q1, Q2)``."""
     try:
-        array = np.atleast_1d(np.array(values))
+        q1, q2 = value
+    except (TypeError, ValueError):
+        raise TypeError(_sentence("start", "a pair (Q1, Q2)", value, "")) from None
+    return real(q1, "Q1 of the start", most=0.0), real(q2, "Q2 of the start", least=0.0)
+
+
+def _floats(values, name, allowed, why):
+    """Return a new float array of numbers of the kind described at the head of the file."""
+    try:
+        found = np.array(values)
     except ValueError:
         raise TypeError(f"{name} must be {allowed}, not rows of different lengths") from None
-    if array.dtype.kind not in "iuf":
-        odd = (v for v in array.flat if isinstance(v, bool | np.bool_) or not isinstance(v, numbers.Real))
+    if found.dtype.kind not in "iuf":
+        odd = (v for v in found.flat if isinstance(v, bool | np.bool_) or not isinstance(v, numbers.Real))
         raise TypeError(_sentence(name, allowed, next(odd, values), why))
-    if array.ndim != 1 or array.size == 0 or (size is not None and array.size != size):
-        many = "at least one" if size is None else f"{size} of them"
-        raise ValueError(_sentence(name, f"{allowed}, {many}, in one dimension", array, why))
-    array = array.astype(np.float64)
-    wrong = ~np.isfinite(array)
+    return found.astype(np.float64)
+
+
+def _each_within(found, wrong, name, allowed, why, bounds):
     for word, bound in bounds.items():
-        wrong |= ~_BOUNDS[word][1](array, bound)
-    if wrong.any():
+        wrong |= ~_BOUNDS[word][1](found, bound)
+    if np.any(wrong):
         k = int(np.argmax(wrong))
-        raise ValueError(f"{_sentence(name, allowed, array[k], why)} (at index {k}; {wrong.sum()} of {array.size})")
-    if increasing and not (rising := np.diff(array) > 0.0).all():
-        k = int(np.argmin(rising))
-        raise ValueError(f"{name} must be increasing, not {array[k]:g} before {array[k + 1]:g}")
-    return array
+        where = f" (at index {k}; {wrong.sum()} of {found.size})" if found.ndim else ""
+        raise ValueError(_sentence(name, allowed, found.flat[k], why) + where)
+    return found
 
 
 def _number(value, name, allowed, why):
@@ -121,35 +142,3 @@ def _sentence(name, allowed, value, why):
         shown = repr(value.item() if isinstance(value, np.generic) else value)
     shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
     return f"{name} must be {allowed}, not {shown}{'; ' + why if why else ''}"
-
-
-def _legacy_real(value, name, low, high, *, allowed):
-    """Return `value` as a float in ``[low, high]``.
-
-    Raises
-    ------
-    TypeError
-        If `value` is not a real number (a string, an array, a bool).
-    ValueError
-        If `value` is NaN, infinite or outside the range; the message ends in `allowed`.
-    """
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a single real number, not {_describe(value)}; {allowed}")
-    value = float(value)
-    if not math.isfinite(value) or not low <= value <= high:
-        raise ValueError(f"{name} = {value:g} is outside the range; {allowed}")
-    return value
-
-
-def _describe(value):
-    if isinstance(value, np.ndarray):
-        return f"an array of shape {value.shape}"
-    return f"{type(value).__name__} {value!r:.40}"
-
-
-def _legacy_whole(value, name, low, *, allowed):
-    """Return `value` as an int of at least `low`; raises like `real`."""
-    number = _legacy_real(value, name, low, math.inf, allowed=allowed)
-    if number != int(number):
-        raise ValueError(f"{name} = {value} is no whole number; {allowed}")
-    return int(number)
