@@ -104,12 +104,12 @@ def _fluid(service, load, start, times, w, h):
     size = int((u[-1] + t.max()) / h) + 3
     residual = service.residual_tail(unit * h * np.arange(size + 1))
     tail = (residual[:-1] - residual[1:]) / h  # of a service time, averaged over a cell
-    random = _random_servers(tail)
+    to_random = _random_servers(tail)
     x = start(unit * h * np.arange(size))
     profile, levels = np.empty((t.size, u.size)), h * np.arange(size)
     began, known = x, np.append(0.0, np.cumsum(tail)) * h
 
-    def alone(work, time):
+    def explicit(work, time):
         """What initial work and jobs that all find idle servers would give, known between grid points as well."""
         return start(unit * (work + time)) + infinite_server_path(service, load, unit * time, unit * work)
 
@@ -118,17 +118,17 @@ def _fluid(service, load, start, times, w, h):
         for row in np.flatnonzero(steps == k):
             change = x - began[k:] - load * (known[k : k + left] - known[:left])
             rest, at = t[row] - k * h, u + (t[row] - k * h)
-            here = alone(levels[:left], t[row])
+            here = explicit(levels[:left], t[row])
             y = here + np.interp(levels[:left] + rest, levels[:left], change)
             if y[0] > 1.0 + 1e-12:  # the last part of a step finds too few idle servers
                 refused = (y[0] - 1.0) / tail[0]
-                change, at = random(y - refused * tail[:left], refused) - here, u
-            profile[row] = alone(u, t[row]) + np.interp(at, levels[:left], change)
+                change, at = to_random(y - refused * tail[:left], refused) - here, u
+            profile[row] = explicit(u, t[row]) + np.interp(at, levels[:left], change)
         x = x[1:]
         taken = min(load * h, (1.0 - x[0]) / tail[0])
         x = x + taken * tail[: x.size]
         if taken < load * h:
-            x = random(x, load * h - taken)
+            x = to_random(x, load * h - taken)
     return profile
 
 

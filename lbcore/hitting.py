@@ -84,18 +84,18 @@ def _cached_fall(beta, level, top):
     flux_top, flux, q = flux[len(lead) - 1, -1], flux[len(lead) :], profiles[len(lead) - 1, -1, 1:]
     ends = -math.log(top) + np.concatenate([[0.0], np.cumsum(sizes)])
     s = ends[:-1, None] + np.outer(sizes, rule)
-    hits, slope, drift, unit = np.empty(s.shape), -grid.first[0, 1:], grid.x[1:] + beta, np.eye(_NODES)
-    still = grid.second[1:, 1:] - drift[:, None] * grid.first[1:, 1:]
+    wall_rate, slope, drift, unit = np.empty(s.shape), -grid.first[0, 1:], grid.x[1:] + beta, np.eye(_NODES)
+    at_zero = grid.second[1:, 1:] - drift[:, None] * grid.first[1:, 1:]
     for step, h in enumerate(sizes):
         y = np.exp(-s[step])[:, None, None]
-        rates = still + y * (drift * unit - grid.first[1:, 1:]) + laws[step][:, :, None] * slope
+        rates = at_zero + y * (drift * unit - grid.first[1:, 1:]) + laws[step][:, :, None] * slope
         stages = radau_step(rates, h * matrix, q)
-        hits[step], q = stages @ slope, stages[-1]
+        wall_rate[step], q = stages @ slope, stages[-1]
     excursion = np.exp(law.q2_log_tail(log_y=-s)) / flux
     weights = np.outer(sizes, matrix[-1])
     time, visits = (
         np.concatenate([[0.0], np.cumsum(np.sum(weights * rate, axis=1))])
-        for rate in (1 + excursion * hits, hits / flux)
+        for rate in (1 + excursion * wall_rate, wall_rate / flux)
     )
     first = law.q2_tail(top) / flux_top
     return FallTimes(
@@ -154,12 +154,12 @@ def wall_time(beta, q1, q2=0.0):
     q1 = checks.real(q1, "q1", least=-beta - 8, most=0.0)
     q2 = checks.real(q2, "q2", least=0.0, most=_HIGHEST)
     grid, (rule, matrix) = Grid.build(beta, _NODES), radau(3)
-    first, second, lean = grid.first[1:, 1:], grid.second[1:, 1:], -(beta + grid.x[1:, None])
-    u = np.linalg.solve(second + lean * first, -np.ones(_NODES))  # Q2 = 0: an Ornstein-Uhlenbeck process
+    first, second, restoring = grid.first[1:, 1:], grid.second[1:, 1:], -(beta + grid.x[1:, None])
+    u = np.linalg.solve(second + restoring * first, -np.ones(_NODES))  # Q2 = 0: an Ornstein-Uhlenbeck process
     span = math.log(max(q2, 1e-8) / 1e-8)  # below 1e-8 Q2 makes no difference
     count = math.ceil(8 * span)
     for k in range(count, 0, -1):
         h = span / count
         heights = q2 * np.exp(h * (rule - k))[:, None, None]
-        u = radau_step(second + (heights + lean) * first, h * matrix, u, 1.0)[-1]
+        u = radau_step(second + (heights + restoring) * first, h * matrix, u, 1.0)[-1]
     return float(BarycentricInterpolator(grid.zeta, np.append(0.0, u))(grid.locate(q1)))

@@ -28,8 +28,8 @@ def _widths(n, beta, top, dropped):
     root = math.sqrt(n)
     widths = np.empty(top + 1, np.int64)
     for j in range(top + 1):
-        lean = j / root - beta
-        x = 2 * dropped / (lean + math.sqrt(lean * lean + 2 * dropped))
+        drift = j / root - beta
+        x = 2 * dropped / (drift + math.sqrt(drift * drift + 2 * dropped))
         widths[j] = min(n - j, int(root * x) + 20)
     return widths
 
@@ -53,8 +53,8 @@ def _levels(n, rate, widths):
     """
     top = widths.size - 1
     two, idle = np.zeros(top + 1), np.zeros(widths[0] + 1)
-    now, inverse = np.zeros(widths[0] + 1), np.empty(widths[0] + 1)
-    now[0] = 1.0  # indexed by idle servers; at the top level it stands for the source of that level
+    weight, inverse = np.zeros(widths[0] + 1), np.empty(widths[0] + 1)
+    weight[0] = 1.0  # indexed by idle servers; at the top level it stands for the source of that level
     total, all_busy, product, edge = 1.0, 0.0, 0.0, 0.0
     for j in range(top, -1, -1):
         last, down = widths[j], float(j)
@@ -62,27 +62,27 @@ def _levels(n, rate, widths):
             at_wall, source = 1.0, 0.0
         else:
             at_wall, source = (j + 1) * total / rate, j + 1.0
-        # eliminate from the most idle state upwards: `killed` is the rate of leaving the level from those eliminated
-        killed, carried = down, source * now[last]
+        # eliminate from the most idle state upwards: `leaving` is the rate at which those eliminated leave the level
+        leaving, carried = down, source * weight[last]
         for k in range(last, 0, -1):
-            inverse[k] = 1.0 / (rate + killed)
-            now[k] = carried * inverse[k]
-            carried = source * now[k - 1] + rate * now[k]
-            killed = down + (n - k + 1 - j) * killed * inverse[k]
-        now[0] = at_wall
+            inverse[k] = 1.0 / (rate + leaving)
+            weight[k] = carried * inverse[k]
+            carried = source * weight[k - 1] + rate * weight[k]
+            leaving = down + (n - k + 1 - j) * leaving * inverse[k]
+        weight[0] = at_wall
         total = moment = 0.0
         for k in range(1, last + 1):
-            now[k] += (n - k + 1 - j) * inverse[k] * now[k - 1]
-            total += now[k]
-            moment += k * now[k]
-            idle[k] += now[k]
+            weight[k] += (n - k + 1 - j) * inverse[k] * weight[k - 1]
+            total += weight[k]
+            moment += k * weight[k]
+            idle[k] += weight[k]
         idle[0] += at_wall
         total += at_wall
         two[j] = total
         all_busy += at_wall
         product += j * moment
         if last < n - j:
-            edge += now[last]
+            edge += weight[last]
     return two, idle, all_busy, product, edge
 
 

@@ -216,16 +216,16 @@ def march(top, grid, sizes):
     s, log_start, slope = -math.log(Y_TOP), top.log_flux(Y_TOP), top.slope(Y_TOP)
     log_flux, slopes = np.empty((2, len(sizes), STAGES))
     profiles = np.empty((len(sizes), STAGES, len(u)))
-    lean, first, inner = grid.x[1:] + beta, grid.first[1:, 1:], np.arange(len(u) - 1)
+    restoring, first, inner = grid.x[1:] + beta, grid.first[1:, 1:], np.arange(len(u) - 1)
     for step, h in enumerate(sizes):
         y_start, y = math.exp(-s), np.exp(-s - h * nodes)
         # u at the wall, u_0 = y weights @ u, as a combination of the other points
-        own, drift = 1.0 - y * weights[0], lean + y[:, None]
+        own, drift = 1.0 - y * weights[0], restoring + y[:, None]
         wall = (y / own)[:, None] * weights[1:]
         at_wall = grid.second[1:, 0] - drift * grid.first[1:, 0]
         rates = grid.second[1:, 1:] - drift[:, :, None] * first + at_wall[:, :, None] * wall[:, None, :]
         # the growth of F over the step, roughly, is divided out of u
-        rates[:, inner, inner] += y[:, None] * lean - (slope + beta * (y - y_start))[:, None]
+        rates[:, inner, inner] += y[:, None] * restoring - (slope + beta * (y - y_start))[:, None]
         stages = radau_step(rates, h * matrix, u[1:])
         flux = stages @ weights[1:] / own
         log_flux[step] = log_start + (slope - beta * y_start) * nodes * h + beta * (y_start - y) + np.log(flux)

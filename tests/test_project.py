@@ -89,10 +89,10 @@ def test_import_is_light_and_complete():
 def test_arrows_run_one_way():
     """Each module imports only modules that stand before it in this order."""
     order = [
-        "compiled", "checks", "record", "streams", "policies", "draws", "laws", "records", "intervals", "estimate",
-        "lanes", "markov", "calendar_queue", "departures", "workload", "pooled", "slotted", "thresholds",
-        "two_servers", "jbt", "fixed_point", "fluid", "jiq", "march", "diffusion", "jsq_chain", "jsq", "mmn", "paths", "hitting",
-        "figures", "explore", "gallery_jbt", "gallery_jiq", "gallery_jsq", "gallery_jsq_finite", "__main__",
+        "compiled", "checks", "record", "streams", "policies", "draws", "laws", "records", "intervals",
+        "estimate", "lanes", "markov", "calendar_queue", "departures", "workload", "pooled", "slotted", "thresholds",
+        "two_servers", "jbt", "fixed_point", "fluid", "jiq", "march", "diffusion", "jsq_chain", "jsq", "mmn", "paths",
+        "hitting", "figures", "explore", "gallery_jbt", "gallery_jiq", "gallery_jsq", "gallery_jsq_finite", "__main__",
     ]  # fmt: skip
     assert {p.stem for p in (ROOT / "lbcore").glob("*.py")} == {*order, "__init__"}
     for path in (ROOT / "lbcore").glob("*.py"):
