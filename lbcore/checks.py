@@ -22,18 +22,14 @@ _BOUNDS = {  # keyword: how it reads, what it means
 }
 
 
-def real(value, name, *legacy, why="", **bounds):
+def real(value, name, *, why="", **bounds):
     """Return `value` as a float within the bounds."""
-    if legacy:  # callers of the first house, until they have moved
-        return _legacy_real(value, name, *legacy, **bounds)
     allowed = _allowed("a number", bounds)
     return _within(_number(value, name, allowed, why), value, name, allowed, why, bounds)
 
 
-def whole(value, name, *legacy, why="", least=1, **bounds):
+def whole(value, name, *, why="", least=1, **bounds):
     """Return `value` as an int within the bounds."""
-    if legacy:
-        return _legacy_whole(value, name, *legacy, **bounds)
     allowed = _allowed("a whole number", bounds := {"least": least, **bounds})
     number = _number(value, name, allowed, why)
     if not number.is_integer():
@@ -87,6 +83,15 @@ def vector(values, name, *, why="", size=None, increasing=False, **bounds):
     return found
 
 
+def start(value):
+    """Return `value`, a state of the diffusion of paper C, as floats ``(Q1, Q2)``."""
+    try:
+        q1, q2 = value
+    except (TypeError, ValueError):
+        raise TypeError(_sentence("start", "a pair (Q1, Q2)", value, "")) from None
+    return real(q1, "Q1 of the start", most=0.0), real(q2, "Q2 of the start", least=0.0)
+
+
 def _floats(values, name, allowed, why):
     """Return a new float array of numbers of the kind described at the head of the file."""
     try:
@@ -137,35 +142,3 @@ def _sentence(name, allowed, value, why):
         shown = repr(value.item() if isinstance(value, np.generic) else value)
     shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
     return f"{name} must be {allowed}, not {shown}{'; ' + why if why else ''}"
-
-
-def _legacy_real(value, name, low, high, *, allowed):
-    """Return `value` as a float in ``[low, high]``.
-
-    Raises
-    ------
-    TypeError
-        If `value` is not a real number (a string, an array, a bool).
-    ValueError
-        If `value` is NaN, infinite or outside the range; the message ends in `allowed`.
-    """
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a single real number, not {_describe(value)}; {allowed}")
-    value = float(value)
-    if not math.isfinite(value) or not low <= value <= high:
-        raise ValueError(f"{name} = {value:g} is outside the range; {allowed}")
-    return value
-
-
-def _describe(value):
-    if isinstance(value, np.ndarray):
-        return f"an array of shape {value.shape}"
-    return f"{type(value).__name__} {value!r:.40}"
-
-
-def _legacy_whole(value, name, low, *, allowed):
-    """Return `value` as an int of at least `low`; raises like `real`."""
-    number = _legacy_real(value, name, low, math.inf, allowed=allowed)
-    if number != int(number):
-        raise ValueError(f"{name} = {value} is no whole number; {allowed}")
-    return int(number)

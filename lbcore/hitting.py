@@ -4,7 +4,7 @@ Let Q2 fall from ``top``, Q1 starting as in equilibrium given ``Q2 = top``, and 
 Q2 first is at level ``y``. While Q1 is off the wall, Q2 slides down by itself, ``y = e^-s``. At the wall Q2 starts an
 excursion above ``y``, and each such excursion ends at ``y`` with Q1 distributed as ``phi(.; y)``, the stationary law
 of Q1 given ``Q2 = y`` (down-crossings of ``y`` are seen in equilibrium with density ``y p(x, y)``, and each ends one
-excursion from the wall). So ``q`` solves the equation of `lbcore.jsq` with another condition at the wall,
+excursion from the wall). So ``q`` solves the equation of `lbcore.diffusion` with another condition at the wall,
 
     dq/ds = d2q/dx2 - d/dx[(y - beta - x) q] + n phi,   q(0, s) = 0,   n(s) = -dq/dx(0, s),
 
@@ -18,55 +18,32 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.interpolate import BarycentricInterpolator, CubicSpline
+from scipy.interpolate import BarycentricInterpolator
 
-from lbcore import checks, jsq
+from lbcore import checks
+from lbcore.diffusion import diffusion_law
+from lbcore.march import Y_TOP, Grid, march, radau, radau_step
+from lbcore.record import Record
 
 _NODES = 44  # small systems; the tests compare with finer ones
 _FIRST = 1e-6  # the first step in s: the march starts with a layer at the wall
-LEVELS = (1e-15, 20.0)
-BETA_RANGE = (0.01, 5.0)
-_ALLOWED = f"levels of Q2 must satisfy {LEVELS[0]:g} <= level < top <= {LEVELS[1]:g}"
+_LOWEST, _HIGHEST = 1e-15, 20.0  # levels of Q2
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class FallTimes:
-    """Mean times for Q2 to fall from `top`. Made by `fall_times`.
-
-    Attributes
-    ----------
-    beta, level, top : float
-    levels : (k,) array
-        Levels of Q2 from `top` down to `level`.
-    from_wall : (k,) array
-        Mean time to fall there from ``(0, top)``.
-    from_typical : (k,) array
-        Mean time to fall there from ``Q2 = top`` and Q1 as in equilibrium given that: `from_wall` less one excursion.
-    cycle : (k,) array
-        Mean time from ``(0, top)`` down to the level and up to ``(0, top)`` again. Each cycle visits ``(0, top)`` from
-        below a number of times, in all at rate ``F(top)``; the mean of that number over the rate is the mean length.
-    """
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FallTimes(Record):
+    """Mean times for Q2 to fall from `top`. Made by `fall_times`."""
 
     beta: float
     level: float
     top: float
-    levels: np.ndarray
-    from_wall: np.ndarray
+    levels: np.ndarray  # (k,), of Q2, from `top` down to `level`
+    from_wall: np.ndarray  # (k,), mean time to fall there from (0, top)
+    # (k,), mean time to fall there from Q2 = top and Q1 as in equilibrium given that: `from_wall` less one excursion
     from_typical: np.ndarray
+    # (k,), mean time from (0, top) down to the level and up to (0, top) again. Each cycle visits (0, top) from below a
+    # number of times, in all at rate F(top); the mean of that number over the rate is the mean length.
     cycle: np.ndarray
-
-    def __call__(self, level):
-        """Return the mean time to fall from ``(0, top)`` to levels from `level` to `top`, interpolated (1e-5)."""
-        level = np.asarray(level, float)
-        if not ((level >= self.level * (1 - 1e-12)) & (level <= self.top)).all():
-            raise ValueError(f"levels must lie between level = {self.level:g} and top = {self.top:g}")
-        return CubicSpline(np.log(self.top / self.levels), self.from_wall)(np.log(self.top / level))[()]
-
-    def __repr__(self):
-        return (
-            f"FallTimes(beta={self.beta:g}: from (0, {self.top:g}) to Q2 = {self.level:g} "
-            f"in {self.from_wall[-1]:.6g} on average)"
-        )
 
 
 def fall_times(beta, level, top):
@@ -83,11 +60,6 @@ def fall_times(beta, level, top):
     -------
     FallTimes
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a number of its range.
-
     Notes
     -----
     Good to about 1e-6 relative for ``beta <= 4`` and 1e-5 at ``beta = 5`` (compared with finer grids).
@@ -96,38 +68,40 @@ def fall_times(beta, level, top):
     small, which is a logarithm only while ``kappa log(z / level)`` is small. Lemma 4.7: `FallTimes.cycle` from
     ``2 / beta`` to ``1 / beta`` is the mean time between regenerations.
     """
-    low, high = BETA_RANGE
-    beta = checks.real(beta, "beta", low, high, allowed=f"fall times are certified for {low:g} <= beta <= {high:g}")
-    level = checks.real(level, "level", *LEVELS, allowed=_ALLOWED)
-    top = checks.real(top, "top", math.nextafter(level, math.inf), LEVELS[1], allowed=_ALLOWED)
+    beta = checks.real(beta, "beta", least=0.01, most=5.0, why="fall times are certified there")
+    level = checks.real(level, "level", least=_LOWEST, below=_HIGHEST)
+    top = checks.real(top, "top", above=level, most=_HIGHEST)
     return _cached_fall(beta, level, top)
 
 
 @lru_cache(maxsize=64)
 def _cached_fall(beta, level, top):
-    law, grid, (rule, matrix) = jsq.diffusion_law(beta), jsq._Grid.build(beta, _NODES), jsq._radau(4)
-    height = math.log(jsq._Y_TOP / top)
+    law, grid, (rule, matrix) = diffusion_law(beta), Grid.build(beta, _NODES), radau(4)
+    height = math.log(Y_TOP / top)
     lead, sizes = np.full(math.ceil(10 * height), height / math.ceil(10 * height)), _step_sizes(level, top)
-    log_flux, _, profiles = jsq._march(law._top, grid, np.append(lead, sizes))
+    log_flux, _, profiles = march(law._top, grid, np.append(lead, sizes))
     flux, laws = np.exp(log_flux - law._log_scale), profiles[len(lead) :, :, 1:]  # phi / w
     flux_top, flux, q = flux[len(lead) - 1, -1], flux[len(lead) :], profiles[len(lead) - 1, -1, 1:]
     ends = -math.log(top) + np.concatenate([[0.0], np.cumsum(sizes)])
     s = ends[:-1, None] + np.outer(sizes, rule)
-    hits, slope, drift, unit = np.empty(s.shape), -grid.first[0, 1:], grid.x[1:] + beta, np.eye(_NODES)
-    still = grid.second[1:, 1:] - drift[:, None] * grid.first[1:, 1:]
+    wall_rate, slope, drift, unit = np.empty(s.shape), -grid.first[0, 1:], grid.x[1:] + beta, np.eye(_NODES)
+    at_zero = grid.second[1:, 1:] - drift[:, None] * grid.first[1:, 1:]
     for step, h in enumerate(sizes):
         y = np.exp(-s[step])[:, None, None]
-        rates = still + y * (drift * unit - grid.first[1:, 1:]) + laws[step][:, :, None] * slope
-        stages = jsq._radau_step(rates, h * matrix, q)
-        hits[step], q = stages @ slope, stages[-1]
+        rates = at_zero + y * (drift * unit - grid.first[1:, 1:]) + laws[step][:, :, None] * slope
+        stages = radau_step(rates, h * matrix, q)
+        wall_rate[step], q = stages @ slope, stages[-1]
     excursion = np.exp(law.q2_log_tail(log_y=-s)) / flux
     weights = np.outer(sizes, matrix[-1])
     time, visits = (
         np.concatenate([[0.0], np.cumsum(np.sum(weights * rate, axis=1))])
-        for rate in (1 + excursion * hits, hits / flux)
+        for rate in (1 + excursion * wall_rate, wall_rate / flux)
     )
     first = law.q2_tail(top) / flux_top
-    return FallTimes(beta, level, top, np.exp(-ends), first + time, time, visits + 1 / flux_top)
+    return FallTimes(
+        beta=beta, level=level, top=top, levels=np.exp(-ends), from_wall=first + time, from_typical=time,
+        cycle=visits + 1 / flux_top,
+    )  # fmt: skip
 
 
 def excursion_time(beta, y):
@@ -140,9 +114,7 @@ def excursion_time(beta, y):
     y : array_like
         From 1e-15 to 20.
     """
-    law, y = jsq.diffusion_law(beta), np.asarray(y, float)
-    if not ((y >= LEVELS[0]) & (y <= LEVELS[1])).all():
-        raise ValueError(f"levels of Q2 must be from {LEVELS[0]:g} to {LEVELS[1]:g}")
+    law, y = diffusion_law(beta), checks.array(y, "y", least=_LOWEST, most=_HIGHEST)
     above, below = (curve.derivative()(-np.log(y)) for curve in law._q2_curves)  # F/P(Q2 > y), -F/P(Q2 <= y)
     return np.where(law.q2_cdf(y) > 0.5, 1 / above, -np.expm1(-law.q2_log_cdf(y)) / below)[()]
 
@@ -173,27 +145,21 @@ def wall_time(beta, q1, q2=0.0):
     -------
     float
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a number of its range.
-
     Notes
     -----
     Lemma 4.2 has ``e^(c beta^2)``; from ``(-beta, 0)`` it is ``sqrt(2 pi) e^(beta^2 / 2) / beta`` to leading order.
     The mean time ``u`` solves ``y u_y = u_xx + (y - beta - x) u_x + 1``, ``u(0, y) = 0``, marched upwards in ``y``.
     """
-    beta = jsq.diffusion_law(beta).beta
-    allowed = "a start satisfies -beta - 8 <= Q1 <= 0 <= Q2 <= 20"
-    q1 = checks.real(q1, "Q1", -beta - 8, 0.0, allowed=allowed)
-    q2 = checks.real(q2, "Q2", 0.0, LEVELS[1], allowed=allowed)
-    grid, (rule, matrix) = jsq._Grid.build(beta, _NODES), jsq._radau(3)
-    first, second, lean = grid.first[1:, 1:], grid.second[1:, 1:], -(beta + grid.x[1:, None])
-    u = np.linalg.solve(second + lean * first, -np.ones(_NODES))  # Q2 = 0: an Ornstein-Uhlenbeck process
+    beta = diffusion_law(beta).beta
+    q1 = checks.real(q1, "q1", least=-beta - 8, most=0.0)
+    q2 = checks.real(q2, "q2", least=0.0, most=_HIGHEST)
+    grid, (rule, matrix) = Grid.build(beta, _NODES), radau(3)
+    first, second, restoring = grid.first[1:, 1:], grid.second[1:, 1:], -(beta + grid.x[1:, None])
+    u = np.linalg.solve(second + restoring * first, -np.ones(_NODES))  # Q2 = 0: an Ornstein-Uhlenbeck process
     span = math.log(max(q2, 1e-8) / 1e-8)  # below 1e-8 Q2 makes no difference
     count = math.ceil(8 * span)
     for k in range(count, 0, -1):
         h = span / count
         heights = q2 * np.exp(h * (rule - k))[:, None, None]
-        u = jsq._radau_step(second + (heights + lean) * first, h * matrix, u, 1.0)[-1]
+        u = radau_step(second + (heights + restoring) * first, h * matrix, u, 1.0)[-1]
     return float(BarycentricInterpolator(grid.zeta, np.append(0.0, u))(grid.locate(q1)))

@@ -3,40 +3,20 @@
 import math
 from dataclasses import dataclass
 
-import numpy as np
 from scipy.special import log_ndtr
 
 from lbcore import checks
+from lbcore.record import Record
 
 
-@dataclass(frozen=True)
-class CentralLaw:
-    """Halfin-Whitt limit of the M/M/N queue at slack `beta` (Halfin and Whitt 1981). Made by `halfin_whitt_law`.
-
-    Attributes
-    ----------
-    beta : float
-    wait_probability : float
-        ``alpha = 1 / (1 + beta Phi(beta) / phi(beta))``.
-    mean_queue : float
-        ``alpha / beta``, waiting jobs over ``sqrt(N)``: exponential with rate `beta`, given that there is a queue.
-    mean_idle : float
-        Idle servers over ``sqrt(N)``: `beta`, as under any work-conserving rule.
-    """
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CentralLaw(Record):
+    """Halfin-Whitt limit of the M/M/N queue at slack `beta` (Halfin and Whitt 1981). Made by `halfin_whitt_law`."""
 
     beta: float
-    wait_probability: float
-    mean_queue: float
-    mean_idle: float
-
-    def queue_tail(self, y):
-        """Return ``P(queue / sqrt(N) > y)`` for array_like ``y >= 0``."""
-        return self.wait_probability * np.exp(-self.beta * np.asarray(y, float))
-
-    def idle_tail(self, x):
-        """Return ``P(idle / sqrt(N) > x)`` for array_like ``x >= 0``: a normal law cut at 0, given idle servers."""
-        x = np.asarray(x, float)
-        return (1 - self.wait_probability) * np.exp(log_ndtr(self.beta - x) - log_ndtr(self.beta))
+    wait_probability: float  # alpha = 1 / (1 + beta Phi(beta) / phi(beta))
+    mean_queue: float  # waiting jobs over sqrt(N): alpha / beta, exponential with rate beta given that there is a queue
+    mean_idle: float  # idle servers over sqrt(N): beta, as under any work-conserving rule
 
 
 def halfin_whitt_law(beta):
@@ -46,16 +26,11 @@ def halfin_whitt_law(beta):
     ----------
     beta : float
         Positive slack: the load is ``1 - beta / sqrt(N)``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `beta` is no positive real number.
     """
-    beta = checks.real(beta, "beta", math.ulp(0.0), math.inf, allowed="beta must be positive")
+    beta = checks.real(beta, "beta", above=0.0)
     log_ratio = log_ndtr(beta) + beta * beta / 2 + math.log(2 * math.pi) / 2
     alpha = 1 / (1 + beta * math.exp(log_ratio)) if log_ratio < 700 else 0.0
-    return CentralLaw(beta, alpha, alpha / beta, beta)
+    return CentralLaw(beta=beta, wait_probability=alpha, mean_queue=alpha / beta, mean_idle=beta)
 
 
 def erlang_wait(n_servers, load):
@@ -66,14 +41,8 @@ def erlang_wait(n_servers, load):
     n_servers : int, at least 1
     load : float
         Arrival rate per server over its service rate, ``0 < load < 1``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a number of its range.
     """
-    n = checks.whole(n_servers, "n_servers", 1, allowed="the number of servers must be a whole number >= 1")
-    load = checks.real(load, "load", math.ulp(0.0), math.nextafter(1, 0), allowed="the load must be between 0 and 1")
+    n, load = checks.whole(n_servers, "n_servers"), checks.real(load, "load", above=0.0, below=1.0)
     offered, inverse = n * load, 1.0
     for k in range(1, n + 1):  # 1 / Erlang B
         inverse = 1 + inverse * k / offered

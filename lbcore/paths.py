@@ -13,13 +13,13 @@ by four when the step is halved.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from lbcore import checks, estimate, streams
 from lbcore.compiled import kernel
-from lbcore.finite import check_start
+from lbcore.record import Record
 from lbcore.results import Estimate
 from lbcore.streams import load, store, take_exponential, take_normal
 
@@ -64,85 +64,56 @@ def _run(state, beta, step, steps, stream, out):
 
 
 @kernel
-def _record(x, y, beta, step, stream, path):
-    """Fill the rows (Q1, Q2, L) of `path`, shape (points, 3), from ``(x, y, 0)`` on."""
-    words, local = load(stream), 0.0
-    path[0] = x, y, 0.0
-    for k in range(1, len(path)):
-        x, y, gained, words = _move(x, y, beta, step, words)
-        local += gained
-        path[k] = x, y, local
-    store(stream, words)
+def _walk(x, y, beta, steps, sizes, stream, found):
+    """Fill `found`, (paths, k, 3), with (Q1, Q2, L) of paths from ``(x, y, 0)``.
 
-
-@kernel
-def _first_time(x, y, level, beta, step, stream, horizon):
-    """Return when Q2 first is at `level` or below, or if `level` is negative when Q1 first is at 0."""
-    words, t = load(stream), 0.0
-    while t < horizon:
-        before = y
-        x, y, gained, words = _move(x, y, beta, step, words)
-        if level < 0 and gained > 0:
-            t += 0.5 * step
-            break
-        if y <= level:
-            t += step * math.log(before / level) / math.log(before / y)
-            break
-        t += step
-    store(stream, words)
-    return t
-
-
-@kernel
-def _first_times(x, y, level, beta, step, stream, horizon, times):
-    for k in range(len(times)):
-        times[k] = _first_time(x, y, level, beta, step, stream, horizon)
-
-
-@kernel
-def _states(x, y, beta, times, step, stream, found):
-    """Fill `found`, shape (paths, times, 2), with (Q1, Q2) at the times, each gap cut into equal steps."""
+    Row i of a path is reached from the row before by ``steps[i]`` steps of length ``sizes[i]``.
+    """
     words = load(stream)
     for path in range(len(found)):
-        at, q1, q2 = 0.0, x, y
-        for k in range(len(times)):
-            steps = math.ceil((times[k] - at) / step)
-            even = (times[k] - at) / max(steps, 1)
-            for _ in range(steps):
-                q1, q2, _, words = _move(q1, q2, beta, even, words)
-            at = times[k]
-            found[path, k] = q1, q2
+        q1, q2, local = x, y, 0.0
+        for k in range(len(steps)):
+            for _ in range(steps[k]):
+                q1, q2, gained, words = _move(q1, q2, beta, sizes[k], words)
+                local += gained
+            found[path, k] = q1, q2, local
     store(stream, words)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class DiffusionPath:
-    """A path of the JSQ diffusion at equal time steps. Made by `sample_path`.
+@kernel
+def _first_times(x, y, level, beta, step, horizon, stream, times):
+    """Fill `times` with when Q2 first is at `level` or below, or if `level` is negative when Q1 first is at 0."""
+    words = load(stream)
+    for path in range(len(times)):
+        q1, q2, t = x, y, 0.0
+        while t < horizon:
+            before = q2
+            q1, q2, gained, words = _move(q1, q2, beta, step, words)
+            if level < 0 and gained > 0:
+                t += 0.5 * step
+                break
+            if q2 <= level:
+                t += step * math.log(before / level) / math.log(before / q2)
+                break
+            t += step
+        times[path] = t
+    store(stream, words)
 
-    Attributes
-    ----------
-    beta, step : float
-    seed : int
-    times, q1, q2, local_time : (points,) arrays
-    regenerations : (cycles,) array
-        Times at which Q2 climbs to ``2 / beta`` after having been at ``1 / beta`` or below: Q2 climbs only at the wall,
-        so the path starts afresh from ``(0, 2 / beta)`` there (Section 3 of the paper).
-    """
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class DiffusionPath(Record):
+    """A path of the JSQ diffusion at equal time steps. Made by `sample_path`."""
 
     beta: float
     step: float
     seed: int
-    times: np.ndarray = field(compare=False)
-    q1: np.ndarray = field(compare=False)
-    q2: np.ndarray = field(compare=False)
-    local_time: np.ndarray = field(compare=False)
-    regenerations: np.ndarray = field(compare=False)
-
-    def __repr__(self):
-        return (
-            f"DiffusionPath(beta={self.beta:g}, {len(self.times)} points of step {self.step:g}, seed {self.seed}: "
-            f"{len(self.regenerations)} regeneration times)"
-        )
+    times: np.ndarray  # (points,), as are the next three
+    q1: np.ndarray
+    q2: np.ndarray
+    local_time: np.ndarray
+    # (cycles,), times at which Q2 climbs to 2 / beta after having been at 1 / beta or below: Q2 climbs only at the
+    # wall, so the path starts afresh from (0, 2 / beta) there (Section 3 of the paper)
+    regenerations: np.ndarray
 
 
 def sample_path(beta, duration, *, step=0.01, start=None, seed=None):
@@ -163,24 +134,23 @@ def sample_path(beta, duration, *, step=0.01, start=None, seed=None):
     Returns
     -------
     DiffusionPath
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a number of its range, or the start is outside the state space.
     """
-    beta, step = _beta(beta), _step(step)
-    allowed = "the duration must be positive and at most 10^7 steps"
-    points = math.ceil(checks.real(duration, "duration", step, _MOST_POINTS * step, allowed=allowed) / step) + 1
-    x, y = check_start((0.0, 2 / beta) if start is None else start)
-    seed = streams.resolve_seed(seed)
-    path = np.empty((points, 3))
-    _record(x, y, beta, step, streams.states(seed, 1)[0], path)
-    times = step * np.arange(points)
-    return DiffusionPath(beta, step, seed, times, *path.T, times[regenerations(path[:, 1], 1 / beta, 2 / beta)])
+    beta, step = _scheme(beta, step)
+    why = "a path has 1 to 10^7 steps"
+    duration = checks.real(duration, "duration", least=step, most=_MOST_POINTS * step, why=why)
+    (x, y), seed = checks.start((0.0, 2 / beta) if start is None else start), streams.resolve_seed(seed)
+    times = step * np.arange(math.ceil(duration / step) + 1)
+    steps, path = np.ones(len(times), np.int64), np.empty((1, len(times), 3))
+    steps[0] = 0
+    _walk(x, y, beta, steps, np.full(len(times), step), streams.states(seed, 1)[0], path)
+    q1, q2, local_time = path[0].T
+    return DiffusionPath(
+        beta=beta, step=step, seed=seed, times=times, q1=q1, q2=q2, local_time=local_time,
+        regenerations=times[_regenerations(q2, 1 / beta, 2 / beta)],
+    )  # fmt: skip
 
 
-def regenerations(q2, low, high):
+def _regenerations(q2, low, high):
     """Return the indices at which `q2` first reaches `high` after having been at `low` or below, again and again."""
     side = np.where(q2 >= high, 1, np.where(q2 <= low, -1, 0))
     at = np.flatnonzero(side)
@@ -208,13 +178,8 @@ def simulate_diffusion(
     Simulation
         With the estimates ``mean_q2, mean_q2_squared, mean_q1, mean_q1_squared, local_time_rate``. In this scheme the
         last equals the first by construction, up to a factor ``1 + step^2 / 24``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a number of its range.
     """
-    model = _Diffusion(_beta(beta), _step(step))
+    model = _Diffusion(*_scheme(beta, step))
     return estimate.run(
         model, {"beta": model.beta, "step": model.step}, steps=steps, rel_precision=rel_precision,
         replications=replications, seed=seed, threads=threads, progress=progress, live=live,
@@ -267,20 +232,13 @@ def sample_states(beta, start, times, *, step=0.05, paths=10_000, seed=None):
     -------
     (paths, k, 2) array
         ``(Q1, Q2)`` of each path at each time.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a number of its range.
     """
-    beta, step, (x, y) = _beta(beta), _step(step), check_start(start)
-    paths = checks.whole(paths, "paths", 1, allowed="there must be at least one path")
-    times = np.atleast_1d(np.asarray(times, float))
-    if not (np.isfinite(times).all() and (np.diff(times, prepend=0.0) >= 0).all()):
-        raise ValueError("times must be finite, not negative and increasing")
-    found = np.empty((paths, len(times), 2))
-    _states(x, y, beta, times, step, streams.states(seed, 1)[0], found)
-    return found
+    (beta, step), (x, y) = _scheme(beta, step), checks.start(start)
+    paths, times = checks.whole(paths, "paths"), checks.vector(times, "times", least=0.0, increasing=True)
+    gaps = np.diff(times, prepend=0.0)
+    steps, found = np.ceil(gaps / step).astype(np.int64), np.empty((paths, len(times), 3))
+    _walk(x, y, beta, steps, gaps / np.maximum(steps, 1), streams.states(seed, 1)[0], found)
+    return found[:, :, :2]
 
 
 def mean_first_time(beta, start, *, level=None, step=0.01, paths=1000, horizon=1e5, seed=None):
@@ -303,26 +261,17 @@ def mean_first_time(beta, start, *, level=None, step=0.01, paths=1000, horizon=1
     -------
     Estimate
         The mean with a normal 95 % interval; the bias of the time step is not in it.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a number of its range, or a path outlasts the horizon.
     """
-    beta, step, (x, y) = _beta(beta), _step(step), check_start(start)
+    (beta, step), (x, y) = _scheme(beta, step), checks.start(start)
     if level is not None:
-        level = checks.real(level, "level", math.ulp(0.0), y, allowed="the level must be positive, not above the start")
-    paths = checks.whole(paths, "paths", 2, allowed="there must be at least two paths")
+        level = checks.real(level, "level", above=0.0, most=y, why="Q2 starts there")
+    paths, horizon = checks.whole(paths, "paths", least=2), checks.real(horizon, "horizon", above=0.0)
     times = np.empty(paths)
-    _first_times(x, y, -1.0 if level is None else level, beta, step, streams.states(seed, 1)[0], horizon, times)
+    _first_times(x, y, -1.0 if level is None else level, beta, step, horizon, streams.states(seed, 1)[0], times)
     if times.max() >= horizon:
         raise ValueError(f"a path took longer than horizon = {horizon:g}; raise it")
     return Estimate(float(times.mean()), float(1.96 * times.std(ddof=1) / math.sqrt(paths)))
 
 
-def _beta(beta):
-    return checks.real(beta, "beta", math.ulp(0.0), math.inf, allowed="beta must be positive")
-
-
-def _step(step):
-    return checks.real(step, "step", math.ulp(0.0), 1.0, allowed="the time step must be positive and at most 1")
+def _scheme(beta, step):
+    return checks.real(beta, "beta", above=0.0), checks.real(step, "step", above=0.0, most=1.0)

@@ -122,7 +122,7 @@ def test_heavy_tail_far_out():
     ratio = found.tail / (0.3 / 0.7 * law.residual_tail(w))
     assert ratio == pytest.approx(1.0, abs=0.02)
     assert np.all(np.diff(abs(ratio - 1)) < 0)
-    assert "errors" in repr(found)
+    assert "error  array of shape (3,)" in repr(found)
 
 
 def test_everything_scales_with_the_mean():
@@ -335,16 +335,15 @@ def test_module_and_policy_share_a_name():
 def test_bad_arguments_say_what_is_wrong(function):
     law = laws.exponential()
     for load in (1.0, 1.5, 0.0, -1, math.nan):
-        with pytest.raises(ValueError, match="load must be a number between 0 and 1"):
+        with pytest.raises(ValueError, match="load must be a number above 0 and below 1"):
             function(law, load, 1.0)
     with pytest.raises(TypeError, match="load must be a number"):
         function(law, "high", 1.0)
-    with pytest.raises(TypeError, match="service must be a law"):
+    with pytest.raises(TypeError, match="service must be made by"):
         function("exponential", 0.5, 1.0)
-    with pytest.raises(ValueError, match="w must be numbers of at least 0"):
-        function(law, 0.5, [0.0, -1.0])
-    with pytest.raises(ValueError, match="w must be numbers of at least 0"):
-        function(law, 0.5, math.nan)
+    for w in (-1.0, [0.0, -1.0], math.nan):
+        with pytest.raises(ValueError, match="w must be numbers of at least 0"):
+            function(law, 0.5, w)
     with pytest.raises(ValueError, match="tolerance"):
         jiq.workload_tail(law, 0.5, 1.0, tolerance=0)
 
@@ -352,7 +351,7 @@ def test_bad_arguments_say_what_is_wrong(function):
 def test_bad_fluid_arguments_say_what_is_wrong():
     law, good = laws.exponential(), (0, [1.0], [0.0, 1.0])
     for change, message in (
-        ((2.0, *good[1:]), "between 0 and 1"),
+        ((2.0, *good[1:]), "initial must be numbers of at least 0 and at most 1"),
         ((lambda w: w, *good[1:]), "never increasing"),
         (([0.2, 0.5], *good[1:]), "never increasing"),
         ((0, [-1.0], good[2]), "times must be"),
@@ -360,7 +359,7 @@ def test_bad_fluid_arguments_say_what_is_wrong():
     ):
         with pytest.raises(ValueError, match=message):
             jiq.fluid_path(law, 0.5, *change)
-    with pytest.raises(ValueError, match="step must be a positive number"):
+    with pytest.raises(ValueError, match="step must be a number above 0"):
         jiq.fluid_path(law, 0.5, *good, step=0)
     with pytest.raises(ValueError, match="broadcast"):
         jiq.fluid_path(law, 0.5, [1.0, 0.5, 0.1], [1.0], [0.0, 1.0])

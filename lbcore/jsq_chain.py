@@ -5,11 +5,11 @@ only where all are busy, so level ``j`` is entered from below in the one state `
 between levels comes down through it, ``lambda pi_j(N) = (j + 1) sum_i pi_{j+1}(i)``; this fixes ``pi_j(N)``, and
 ``pi_j(i)`` for ``i < N`` solves one tridiagonal system with ``(j + 1) pi_{j+1}`` as its source. Levels are solved from
 the top down, with sums, products and quotients of positive numbers only (as in Grassmann, Taksar and Heyman 1985).
-The method is the discrete twin of the march in `lbcore.jsq`; it is not in the paper.
+The method is the discrete twin of the march in `lbcore.march`; it is not in the paper.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -17,10 +17,7 @@ from scipy.special import gammaln, xlogy
 
 from lbcore import checks
 from lbcore.compiled import kernel
-
-BETA_RANGE = (0.01, 6.0)
-N_MAX = 10**7
-_ALLOWED = f"the exact chain is certified for {BETA_RANGE[0]:g} <= beta <= {BETA_RANGE[1]:g} with beta < sqrt(N)"
+from lbcore.record import Record
 
 _DROPPED = 45.0  # phases and levels less likely than about e^-45 relative to their neighbours are cut
 
@@ -31,8 +28,8 @@ def _widths(n, beta, top, dropped):
     root = math.sqrt(n)
     widths = np.empty(top + 1, np.int64)
     for j in range(top + 1):
-        lean = j / root - beta
-        x = 2 * dropped / (lean + math.sqrt(lean * lean + 2 * dropped))
+        drift = j / root - beta
+        x = 2 * dropped / (drift + math.sqrt(drift * drift + 2 * dropped))
         widths[j] = min(n - j, int(root * x) + 20)
     return widths
 
@@ -56,8 +53,8 @@ def _levels(n, rate, widths):
     """
     top = widths.size - 1
     two, idle = np.zeros(top + 1), np.zeros(widths[0] + 1)
-    now, inverse = np.zeros(widths[0] + 1), np.empty(widths[0] + 1)
-    now[0] = 1.0  # indexed by idle servers; at the top level it stands for the source of that level
+    weight, inverse = np.zeros(widths[0] + 1), np.empty(widths[0] + 1)
+    weight[0] = 1.0  # indexed by idle servers; at the top level it stands for the source of that level
     total, all_busy, product, edge = 1.0, 0.0, 0.0, 0.0
     for j in range(top, -1, -1):
         last, down = widths[j], float(j)
@@ -65,78 +62,52 @@ def _levels(n, rate, widths):
             at_wall, source = 1.0, 0.0
         else:
             at_wall, source = (j + 1) * total / rate, j + 1.0
-        # eliminate from the most idle state upwards: `killed` is the rate of leaving the level from those eliminated
-        killed, carried = down, source * now[last]
+        # eliminate from the most idle state upwards: `leaving` is the rate at which those eliminated leave the level
+        leaving, carried = down, source * weight[last]
         for k in range(last, 0, -1):
-            inverse[k] = 1.0 / (rate + killed)
-            now[k] = carried * inverse[k]
-            carried = source * now[k - 1] + rate * now[k]
-            killed = down + (n - k + 1 - j) * killed * inverse[k]
-        now[0] = at_wall
+            inverse[k] = 1.0 / (rate + leaving)
+            weight[k] = carried * inverse[k]
+            carried = source * weight[k - 1] + rate * weight[k]
+            leaving = down + (n - k + 1 - j) * leaving * inverse[k]
+        weight[0] = at_wall
         total = moment = 0.0
         for k in range(1, last + 1):
-            now[k] += (n - k + 1 - j) * inverse[k] * now[k - 1]
-            total += now[k]
-            moment += k * now[k]
-            idle[k] += now[k]
+            weight[k] += (n - k + 1 - j) * inverse[k] * weight[k - 1]
+            total += weight[k]
+            moment += k * weight[k]
+            idle[k] += weight[k]
         idle[0] += at_wall
         total += at_wall
         two[j] = total
         all_busy += at_wall
         product += j * moment
         if last < n - j:
-            edge += now[last]
+            edge += weight[last]
     return two, idle, all_busy, product, edge
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class FiniteLaw:
-    """The stationary law of `n_servers` servers under JSQ, at most two jobs in each. Made by `finite_law`.
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FiniteLaw(Record):
+    """The stationary law of N servers under JSQ, at most two jobs in each. Made by `finite_law`.
 
-    Scaled means: ``q1 = (Q1 - N) / sqrt(N)``, ``q2 = Q2 / sqrt(N)``.
-
-    Attributes
-    ----------
-    n_servers : int
-    beta : float
-        Slack: the arrival rate is ``N - beta sqrt(N)`` per mean service time.
-    mean_q1, mean_q2, mean_q1_squared, mean_q2_squared : float
-    wait_probability : float
-        ``P(Q1 = N)``: all servers busy, the blocked state included.
-    mean_wait : float
-        Of an accepted job, in mean service times, by Little's law.
-    blocking : float
-        ``P(Q1 = Q2 = N)``: arrivals are lost there.
-    truncation : float
-        Probability of the states at which phases and levels were cut: bounds, by order of magnitude, what is missing.
-    identities : tuple of float
-        What is left of the balances of the number of jobs and of its square (for the diffusion: ``E Q1 = -beta`` and
-        ``E[(Q1 + Q2)(Q1 + beta)] = 1``), which the recursion does not impose; both are 0 up to rounding and truncation.
-    q2_weights : (levels,) array
-        ``P(Q2 = j)``.
-    idle_weights : (phases,) array
-        ``P(N - Q1 = k)``.
+    Moments are those of ``q1 = (Q1 - N) / sqrt(N)`` and ``q2 = Q2 / sqrt(N)``.
     """
 
     n_servers: int
-    beta: float
+    beta: float  # slack: arrivals come at rate N - beta sqrt(N) per mean service time
     mean_q1: float
     mean_q2: float
     mean_q1_squared: float
     mean_q2_squared: float
-    wait_probability: float
-    mean_wait: float
-    blocking: float
-    truncation: float
+    wait_probability: float  # P(Q1 = N): all servers busy, the blocked state included
+    mean_wait: float  # of an accepted job, in mean service times, by Little's law
+    blocking: float  # P(Q1 = Q2 = N): arrivals are lost there
+    truncation: float  # probability of the states at which the chain was cut: bounds, roughly, what is missing
+    # what is left of the balances of the number of jobs and of its square (for the diffusion: E Q1 = -beta and
+    # E[(Q1 + Q2)(Q1 + beta)] = 1), which the recursion does not impose; both are 0 up to rounding and truncation
     identities: tuple
-    q2_weights: np.ndarray = field(compare=False)
-    idle_weights: np.ndarray = field(compare=False)
-
-    def __repr__(self):
-        return (
-            f"FiniteLaw(N={self.n_servers}, beta={self.beta:g}: E q1 = {self.mean_q1:.8g}, E q2 = {self.mean_q2:.8g}, "
-            f"P(wait) = {self.wait_probability:.6g}, truncated at probability {self.truncation:.0e})"
-        )
+    q2_weights: np.ndarray  # (levels,), P(Q2 = j)
+    idle_weights: np.ndarray  # (phases,), P(N - Q1 = k)
 
 
 def finite_law(n_servers, beta):
@@ -154,30 +125,19 @@ def finite_law(n_servers, beta):
     Returns
     -------
     FiniteLaw
-        Scaled moments, waiting, blocking and the error by truncation. The last 128 laws are kept.
-
-    Raises
-    ------
-    TypeError
-        If `n_servers` is not an integer or `beta` not a real number.
-    ValueError
-        If one of them is outside its range.
+        The last 128 laws are kept.
 
     Notes
     -----
-    Phases and levels whose probability is below about e^-45 relative to the likeliest are cut, `FiniteLaw.truncation`
-    tells. Method: see the head of this module; it is not in the paper.
+    Phases and levels whose probability is below about e^-45 relative to the likeliest are cut.
     """
-    return _cached_law(*_checked(n_servers, beta, N_MAX))
+    return _cached_law(*_checked(n_servers, beta, 10**7))
 
 
 def _checked(n_servers, beta, most):
-    allowed = f"the number of servers must be a whole number from 1 to {most}"
-    n = checks.whole(checks.real(n_servers, "n_servers", 1, most, allowed=allowed), "n_servers", 1, allowed=allowed)
-    beta = checks.real(beta, "beta", *BETA_RANGE, allowed=_ALLOWED)
-    if beta * math.sqrt(n) >= n:
-        raise ValueError(f"beta = {beta:g} leaves no arrivals to {n} servers; {_ALLOWED}")
-    return n, beta
+    n = checks.whole(n_servers, "n_servers", most=most)
+    below = math.sqrt(n) * (1 - 1e-12)  # or there are no arrivals
+    return n, checks.real(beta, "beta", least=0.01, most=6.0, below=below, why="the exact chain is certified there")
 
 
 @lru_cache(maxsize=128)
@@ -196,20 +156,24 @@ def _cached_law(n, beta):
     first = (k - beta * root) / root - rate * full / root
     second = (accepted + n - k) / (2 * n) + k - beta * root + beta * (k - j) / root + (kj - kk) / n - 2 * rate * full
     return FiniteLaw(
-        n, beta, -k / root, j / root, kk / n, jj / n, all_busy / scale, j / accepted, full, edge / scale + cut,
-        (first, second), two, idle,
+        n_servers=n, beta=beta, mean_q1=-k / root, mean_q2=j / root, mean_q1_squared=kk / n, mean_q2_squared=jj / n,
+        wait_probability=all_busy / scale, mean_wait=j / accepted, blocking=full, truncation=edge / scale + cut,
+        identities=(first, second), q2_weights=two, idle_weights=idle,
     )  # fmt: skip
 
 
-def check_start(start):
-    """Return ``start = (Q1, Q2)`` as floats if it is in the state space ``Q1 <= 0 <= Q2``; raise if not."""
-    allowed = "a start is a pair (Q1, Q2) with Q1 <= 0 <= Q2"
-    try:
-        x, y = start
-    except (TypeError, ValueError):
-        raise TypeError(f"start = {start!r} is no pair; {allowed}") from None
-    low, high = -math.inf, math.inf
-    return checks.real(x, "Q1", low, 0.0, allowed=allowed), checks.real(y, "Q2", 0.0, high, allowed=allowed)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TransientLaw(Record):
+    """The law of (Q1, Q2) of N servers at some times, in the units of `FiniteLaw`. Made by `transient_law`."""
+
+    n_servers: int
+    beta: float
+    times: np.ndarray  # (k,)
+    mean_q1: np.ndarray  # (k,)
+    mean_q2: np.ndarray  # (k,)
+    truncation: float  # bounds, over the times, the probability that left the states kept
+    q2_weights: np.ndarray  # (k, levels), P(Q2(t) = j)
+    idle_weights: np.ndarray  # (k, phases), P(N - Q1(t) = i)
 
 
 def transient_law(n_servers, beta, start, times):
@@ -229,21 +193,13 @@ def transient_law(n_servers, beta, start, times):
     Returns
     -------
     TransientLaw
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a number of its range, or the start is no state.
     """
     n, beta = _checked(n_servers, beta, 1000)
-    root = math.sqrt(n)
-    q1, q2 = check_start(start)
+    (q1, q2), root = checks.start(start), math.sqrt(n)
+    times = checks.vector(times, "times", least=0.0, most=100.0)
     idle, two = round(-root * q1), round(root * q2)
     if idle + two > n:
         raise ValueError(f"the start is no state; with {n} servers a start satisfies Q2 <= sqrt(N) + Q1")
-    times = np.atleast_1d(np.asarray(times, float))
-    if not ((times >= 0) & (times <= 100)).all():
-        raise ValueError("times must be from 0 to 100 mean service times")
     rate, last = n - beta * root, times.max()
     kept = min(n, math.ceil(max(idle, beta * root) + 6 * root)) + 1
     top = min(n, math.ceil(two + root * min(5 * math.sqrt(2 * last), 25 / beta)) + 1) + 1
@@ -270,32 +226,7 @@ def transient_law(n_servers, beta, start, times):
     weights = np.exp(xlogy(k, mean) - mean - gammaln(k + 1))
     phases, levels = weights @ phases, weights @ levels
     return TransientLaw(
-        n, beta, times, -(phases @ np.arange(kept)) / root, levels @ np.arange(top) / root,
-        max(0.0, 1 - float(phases.sum(axis=1).min())), levels, phases,
+        n_servers=n, beta=beta, times=times, mean_q1=-(phases @ np.arange(kept)) / root,
+        mean_q2=levels @ np.arange(top) / root, truncation=max(0.0, 1 - float(phases.sum(axis=1).min())),
+        q2_weights=levels, idle_weights=phases,
     )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class TransientLaw:
-    """The law of (Q1, Q2) of `n_servers` servers at `times`. Made by `transient_law`.
-
-    Attributes
-    ----------
-    n_servers, beta, times
-        As given.
-    mean_q1, mean_q2 : (k,) arrays
-        In the scaled units of `FiniteLaw`.
-    truncation : float
-        Probability that left the states kept, at most, over the times: a bound on what is missing from each law.
-    q2_weights, idle_weights : (k, levels), (k, phases) arrays
-        ``P(Q2(t) = j)`` and ``P(N - Q1(t) = i)``.
-    """
-
-    n_servers: int
-    beta: float
-    times: np.ndarray
-    mean_q1: np.ndarray
-    mean_q2: np.ndarray
-    truncation: float
-    q2_weights: np.ndarray = field(repr=False)
-    idle_weights: np.ndarray = field(repr=False)
