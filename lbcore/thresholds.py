@@ -22,7 +22,7 @@ def heavy_traffic_limit(n_servers, threshold, arrivals=None, services=None):
     n_servers : int
     threshold : int or math.inf
         1 is JIQ, infinity random routing.
-    arrivals, services : laws on whole numbers (`laws.pmf`), or None
+    arrivals, services : laws on whole numbers (`laws.discrete`), or None
         The batch of a slot at capacity, ``E[A] = N E[S]``, and the service that one server offers in a slot. None for
         both: Poisson arrivals and exponential service at rate 1, in continuous time.
 
@@ -73,8 +73,8 @@ def _limit_arguments(n_servers, threshold, arrivals, services):
     for law, name in ((arrivals, "arrivals"), (services, "services")):
         if not hasattr(law, "probabilities") or (law.values != np.rint(law.values)).any():
             raise TypeError(
-                f"{name} must be a law on finitely many whole numbers, such as laws.pmf(values, probabilities): the "
-                f"paper assumes bounded batches and services; {law!r} is not"
+                f"{name} must be a law on finitely many whole numbers, such as laws.discrete(values, probabilities): "
+                f"the paper assumes bounded batches and services; {law!r} is not"
             )
     if abs(arrivals.mean - n * services.mean) > 1e-9 * arrivals.mean:
         raise ValueError(

@@ -15,7 +15,7 @@ from lbcore.slotted import simulate_slotted
 from lbcore.workload import simulate_workload
 
 RATES = [1.2, 1.0, 0.8]
-COIN = laws.pmf([0, 1], [0.5, 0.5])
+COIN = laws.discrete([0, 1], [0.5, 0.5])
 
 
 @policies.policy
@@ -106,9 +106,9 @@ def test_workload(policy, choice):
 @every_policy
 @pytest.mark.parametrize("offers", [(0.5, 0.5), (0.6, 0.4)], ids=["equal", "unequal"])
 def test_slotted(policy, choice, offers):
-    services = [laws.pmf([0, 1], [1 - p, p]) for p in offers]
+    services = [laws.discrete([0, 1], [1 - p, p]) for p in offers]
     result = simulate_slotted(
-        2, 0.5, policy, laws.pmf([0, 2], [0.5, 0.5]), services, slots=10**6, seed=1, progress=False
+        2, 0.5, policy, laws.discrete([0, 2], [0.5, 0.5]), services, slots=10**6, seed=1, progress=False
     )
     bound, turns = with_rates(choice, offers)
     exact = {"mean_total": naive.two_server_mean(2, 0.5, bound, 20 if turns > 1 else 28, offers, turns)}
@@ -126,7 +126,7 @@ def test_an_unknown_policy_is_refused(simulator, policy):
         "workload with buffers": lambda: simulate_workload(
             3, 0.4, unknown, laws.exponential(), buffers=3, arrivals=100, **options
         ),
-        "slotted": lambda: simulate_slotted(3, 0.4, unknown, laws.pmf([0, 3], [0.5, 0.5]), COIN, slots=100, **options),
+        "slotted": lambda: simulate_slotted(3, 0.4, unknown, laws.discrete([0, 3], [0.5, 0.5]), COIN, slots=100, **options),
     }
     with pytest.raises(ValueError, match=r"policy .* chose server -1; servers are numbered 0 to 2"):
         run[simulator]()

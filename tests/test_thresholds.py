@@ -53,7 +53,7 @@ def test_limits_in_continuous_time():
 
 
 def test_laws_must_fit_the_capacity():
-    batch, service = laws.pmf([0, 4], [0.5, 0.5]), laws.pmf([0, 1], [0.5, 0.5])
+    batch, service = laws.discrete([0, 4], [0.5, 0.5]), laws.discrete([0, 1], [0.5, 0.5])
     assert thresholds.pooled_limit(4, batch, service) < thresholds.heavy_traffic_limit(4, 1, batch, service)
     with pytest.raises(TypeError, match="give both laws"):
         thresholds.pooled_limit(4, batch)

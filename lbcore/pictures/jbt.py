@@ -110,13 +110,13 @@ def thresholds(r, k, own=()):
 
 _FAIR = "services 0 or 2, batches 0 or 2N"
 _SYSTEMS = {  # number of servers -> law of the batch at capacity, and of the services, equal or one for each server
-    _FAIR: lambda n: (laws.pmf([0, 2 * n], [0.5, 0.5]), laws.pmf([0, 2], [0.5, 0.5])),
-    "service 1, batches 0, N or 5N": lambda n: (laws.pmf([0, n, 5 * n], [0.6, 0.25, 0.15]), laws.pmf([1], [1.0])),
+    _FAIR: lambda n: (laws.discrete([0, 2 * n], [0.5, 0.5]), laws.discrete([0, 2], [0.5, 0.5])),
+    "service 1, batches 0, N or 5N": lambda n: (laws.discrete([0, n, 5 * n], [0.6, 0.25, 0.15]), laws.discrete([1], [1.0])),
     "services 0, 1 or 3, batches 0 or 4N": lambda n: (
-        laws.pmf([0, 4 * n], [0.7, 0.3]), laws.pmf([0, 1, 3], [0.4, 0.3, 0.3]),
+        laws.discrete([0, 4 * n], [0.7, 0.3]), laws.discrete([0, 1, 3], [0.4, 0.3, 0.3]),
     ),
     "servers of rates 0.6 and 1.4, choice by rate": lambda n: (
-        laws.pmf([0, 2 * n], [0.5, 0.5]), [laws.bernoulli((0.3, 0.7)[i % 2], 2) for i in range(n)],
+        laws.discrete([0, 2 * n], [0.5, 0.5]), [laws.bernoulli((0.3, 0.7)[i % 2], 2) for i in range(n)],
     ),
 }  # fmt: skip
 
