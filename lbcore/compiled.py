@@ -122,6 +122,10 @@ def kernel(function):
     return compiled
 
 
+# Forced into the caller: for parts of a hot loop whose array arguments would cost more than they do.
+inlined = numba.njit(nogil=True, error_model="numpy", forceinline=True)
+
+
 def remove_stale() -> int:
     """Remove the kernels of earlier versions of the source; return how many folders went."""
     if FOLDER is None:
