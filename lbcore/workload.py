@@ -5,11 +5,15 @@ per arrival for any number of servers; all others, and finite buffers, in :mod:`
 """
 
 import math
+import warnings
 
 import numpy as np
 
 from lbcore import calendar_queue, checks, departures, draws, estimate, laws, policies
+from lbcore.profile import Levels, fold
 from lbcore.results import Estimate
+
+_STARTS = ("empty", "infinite-server")
 
 
 def equilibrium_work(n, load, service, stream):
@@ -27,104 +31,71 @@ def equilibrium_work(n, load, service, stream):
 class _Servers:
     """What the driver needs to know, see :class:`estimate.Model`; times are in mean service times.
 
+    The two kinds below differ in how a replication starts and advances.
+
     Parameters
     ----------
-    n, load, policy, service, interarrival, shares, buffers, work, filled
-        As :func:`simulate_workload` has checked them; `shares`, normalised, are the bias.
+    n, load, policy, service, interarrival, buffers, work
+        As :func:`simulate_workload` has checked them.
+    shares : ndarray, shape (n,), optional
+        The weights, normalised.
+    filled : bool
+        Whether to start from the equilibrium of infinitely many servers.
     """
 
     level = ("level", "served")
     unit = "arrivals"
     chunk_steps = 1 << 15
+    bytes_per_server = 0
 
-    def __init__(self, n, load, policy, service, interarrival, shares, buffers, work, filled=False):
-        self.n, self.load, self.policy, self.rate = n, load, policy, load * n
-        self.mean, self.bounded, self.work = service.mean, buffers.size > 0, work
-        self._service, self._filled = service, filled
-        self.columns = dict.fromkeys(calendar_queue.COLUMNS, 1)
-        if work.size:
-            self.columns["profile"] = work.size
-        self.poisson = interarrival.packed[0] == draws.EXPONENTIAL
-        self._laws = interarrival.stretched(1.0 / (self.rate * interarrival.mean)), service.stretched(1.0 / self.mean)
-        slots, levels, bias = calendar_queue.slots_per_unit(n), work / self.mean, np.empty(0)
-        if shares.size:
-            threshold, other = draws.alias_table(shares)
-            bias = np.concatenate([threshold, np.arange(n), other])
-        if self._in_calendar:
-            self._settings = self._rule, self.rate, slots, bias, levels, np.empty(0)
-        else:
-            ones = np.ones(n if policy.function else 0)
-            self._settings = self._rule, policy.parameter, self.rate, slots, bias, buffers, ones, levels
-        spread = min(service.cv2, 100.0) / 2 + min(interarrival.cv2, 100.0) / 2
+    def __init__(
+        self, n, load, policy, service, *, interarrival=None, shares=None, buffers=None, work=None, filled=False
+    ):
+        gaps = laws.exponential() if interarrival is None else interarrival
+        self.n, self.load, self.policy, self.rate, self.mean = n, load, policy, load * n, service.mean
+        self.bounded, self._service, self._filled = buffers is not None, service, filled
+        self.columns = dict.fromkeys(calendar_queue.Sums._fields, 1)
+        self._levels = None if work is None else Levels(service, work)
+        if work is not None:
+            self.columns |= {"gain": work.size, "resolution": work.size}
+        self.poisson = gaps.packed[0] == draws.EXPONENTIAL
+        self.interarrival, self.service = (
+            gaps.stretched(1.0 / (self.rate * gaps.mean)),
+            service.stretched(1 / self.mean),
+        )
+        self._common = {
+            "rate": float(self.rate),
+            "slots": calendar_queue.slots_per_unit(n),
+            "shares": np.empty(0) if shares is None else _alias_table(shares),
+            "scale": 1.0 if work is None else self._levels.scale,
+        }
+        spread = min(service.cv2, 100.0) / 2 + min(gaps.cv2, 100.0) / 2
         self.relaxation_steps = self.rate * self._relaxation(max(spread, 0.1), min(service.cv2, 100.0))
-        self.bytes_per_replication = 4096 + (48 if self._in_calendar else 110) * n
+        self.bytes_per_replication = 4096 + self.bytes_per_server * n
         # the pooled queue with Poisson arrivals is M/G/1; for one server it is the queue itself, a circle
         exact = self.poisson and service.fourth_moment_finite and load < 1.0 and not self.bounded
         self._pooled_work = load * (1.0 + service.cv2) / (2 * n * (1.0 - load)) if exact and n > 1 else None
-        self.notes = tuple(_moment_notes(service, interarrival))
-        if shares.size and not policy.oblivious and not self.bounded and self.rate * shares.max() >= 1.0:
+        self.notes = tuple(_moment_notes(service, gaps))
+        if shares is not None and not policy.oblivious and not self.bounded and self.rate * shares.max() >= 1.0:
             self.notes += (
-                f"bias sends {shares.max():.3g} of the jobs that find no short queue to one server, more than it can "
-                "serve: whether the queues are stable is not known.",
+                f"The weights send {shares.max():.3g} of the jobs that find no short queue to one server, more than it "
+                "can serve: whether the queues are stable is not known.",
             )
-
-    @property
-    def _in_calendar(self):
-        return self.policy.sees_idle_only and not self.bounded
 
     def _relaxation(self, spread, cv2):
         """Return about how many mean service times the slowest quantity needs to forget its start."""
         load = min(self.load, 0.99) if self.bounded else self.load
         alone = spread / (1.0 - math.sqrt(load)) ** 2  # one queue by itself, in heavy traffic
-        if self.policy.oblivious:
-            slowest = alone
-        elif self.policy.uses_threshold:
-            slowest = min(alone, float(self.policy.parameter) ** 2)
-        else:
-            slowest = 1.0 if self.policy.code == policies.JSQ else 1.0 / (1.0 - load)
-        return max(slowest, alone / self.n, (1.0 + cv2) / 2)
+        return max(self.policy.imbalance(load, alone), alone / self.n, (1.0 + cv2) / 2)
 
-    def start(self, stream):
-        if self._in_calendar:
-            work = equilibrium_work(self.n, self.load, self._service, stream) if self._filled else None
-            return calendar_queue.new_state(self.n, stream, work)
-        memory = self.policy.new_memory(self.n)
-        return departures.new_state(self.n, stream, self._rule, self.policy.parameter, memory)
-
-    @property
-    def _rule(self):
-        policy = self.policy
-        if policy.code == policies.ROUND_ROBIN:
-            return calendar_queue.IN_TURN if self._in_calendar else departures.IN_TURN
-        if policy.oblivious:
-            return calendar_queue.RANDOM if self._in_calendar else departures.RANDOM
-        if self._in_calendar:
-            return calendar_queue.IDLE_FIRST
-        if policy.uses_threshold:
-            return departures.BELOW
-        rules = {
-            policies.JSQ: departures.SHORTEST,
-            policies.JSQ_D: departures.SAMPLED,
-            policies.JSQ_D_WITH_REPLACEMENT: departures.SAMPLED_TWICE,
-        }
-        return rules.get(policy.code, departures.CHOOSER)
+    def _counts(self):
+        return np.empty((2, 0)) if self._levels is None else self._levels.new_counts()
 
     def advance(self, state, steps, out):
-        laws_of = (self.poisson, *(law.packed for law in self._laws))
-        if self._in_calendar:
-            calendar_queue.idle_or_busy_kernel(steps, *laws_of, self._settings, state, out)
-            return
-        while steps > 0:
-            arguments = steps, *laws_of, self._settings, tuple(state), out
-            if self.policy.function is None:
-                done, server = departures.queues_kernel(*arguments)
-            else:
-                done, server = departures.any_chooser_kernel(self.policy.chooser, *arguments)
-            if not 0 <= server < self.n:
-                raise ValueError(f"policy {self.policy} chose server {server}; servers are numbered 0 to {self.n - 1}")
-            steps -= done
-            if steps > 0:
-                departures.grow(state)
+        """Serve `steps` arrivals, and add what those that waited bring to the profile."""
+        self._serve(state, steps, (self.poisson, self.interarrival.packed, self.service.packed, self._settings), out)
+        if self._levels is not None:
+            fold(state[0].counts, self._levels.gain, self._levels.resolution, out)
 
     def report(self, sample):
         """Return the estimates, the mean number of jobs first."""
@@ -152,9 +123,100 @@ class _Servers:
         }
         if self.bounded:
             estimates["lost"] = sample.probability(lost, arrivals)
-        if self.work.size:
-            estimates["profile"] = sample.probability(sample.sum("profile").reshape(len(time), -1), "profiles")
-        return estimates
+        return estimates if self._levels is None else estimates | self._profile(sample, arrivals, lost, controls)
+
+    def _profile(self, sample, arrivals, lost, controls):
+        """Return the mean profile and its excess over the fixed point, see :mod:`lbcore.profile`.
+
+        Waits come in clusters of about ``1 / (1 - load)``: an all-busy spell of many servers is that of a random walk
+        with rates `load` and 1. So the half-width is at least the 97.5 % limit where none of them was seen.
+        """
+        residual = self._levels.residual
+        gain, resolution = (sample.sum(name).reshape(len(lost), -1) for name in ("gain", "resolution"))
+        excess = sample.ratio(self.load * (gain - lost[:, None] * residual), arrivals, controls)
+        least = self.load * 3.7 / ((1.0 - min(self.load, 0.99)) * arrivals.sum())
+        half_width = np.maximum(excess.half_width, least) + self.load * resolution.sum(axis=0) / arrivals.sum()
+        star = self.load * residual
+        return {"profile": Estimate(star + excess.value, half_width), "excess": Estimate(excess.value, half_width)}
+
+
+class _IdleOrBusy(_Servers):
+    """For policies that look at nothing but which servers are idle."""
+
+    bytes_per_server = 48
+
+    def __init__(self, n, load, policy, service, **given):
+        super().__init__(n, load, policy, service, **given)
+        rule = calendar_queue.IDLE_FIRST
+        if policy.oblivious:
+            rule = calendar_queue.IN_TURN if policy.code == policies.ROUND_ROBIN else calendar_queue.RANDOM
+        self._settings = calendar_queue.Settings(rule=rule, **self._common)
+
+    def start(self, stream):
+        work = equilibrium_work(self.n, self.load, self._service, stream) if self._filled else None
+        return [calendar_queue.new_state(self.n, stream, self._counts(), work)]
+
+    def _serve(self, states, steps, given, out):
+        calendar_queue.idle_or_busy_kernel(steps, *given, states[0], out)
+
+
+# policies that the kernel knows how to follow without a look at every queue; all others choose by themselves
+_RULES = {
+    policies.JSQ: departures.SHORTEST,
+    policies.JBT: departures.BELOW,
+    policies.JBT_BY_RATE: departures.BELOW,
+    policies.JSQ_D: departures.SAMPLED,
+    policies.JSQ_D_WITH_REPLACEMENT: departures.SAMPLED_WITH_REPLACEMENT,
+    policies.ROUND_ROBIN: departures.IN_TURN,
+    policies.RANDOM: departures.RANDOM,
+    policies.RANDOM_BY_RATE: departures.RANDOM,
+}
+
+
+class _QueueLengths(_Servers):
+    """For all others, and for finite buffers."""
+
+    bytes_per_server = 110
+
+    def __init__(self, n, load, policy, service, *, buffers=None, **given):
+        super().__init__(n, load, policy, service, buffers=buffers, **given)
+        rule = _RULES.get(policy.code, departures.CHOOSER)
+        if rule == departures.BELOW and policy.oblivious:
+            rule = departures.RANDOM
+        rates = np.ones(n if rule == departures.CHOOSER else 0)
+        self._settings = departures.Settings(
+            rule=rule,
+            code=policy.code,
+            parameter=policy.parameter,
+            buffers=np.empty(0, np.int64) if buffers is None else buffers,
+            rates=rates,
+            cumulative=rates.cumsum(),
+            **self._common,
+        )
+
+    def start(self, stream):
+        memory = self.policy.new_memory(self.n)
+        return [departures.new_state(self.n, stream, self._settings.rule, memory, self._counts())]
+
+    def _serve(self, states, steps, given, out):
+        while steps > 0:
+            done, server = departures.queue_lengths_kernel(self.policy.chooser, steps, *given, states[0], out)
+            if not 0 <= server < self.n:
+                self.policy.refuse(server, self.n)
+            steps -= done
+            if steps > 0:
+                states[0] = departures.grown(states[0])
+
+
+def _model(n, load, policy, service, *, buffers=None, **given):
+    """Return the model of the kernel that is faster."""
+    kind = _IdleOrBusy if policy.sees_idle_only and buffers is None else _QueueLengths
+    return kind(n, load, policy, service, buffers=buffers, **given)
+
+
+def _alias_table(shares):
+    threshold, other = draws.alias_table(shares)
+    return np.concatenate([threshold, np.arange(shares.size), other])
 
 
 def _scaled(estimate, factor, least=0.0):
@@ -179,6 +241,7 @@ def _moment_notes(service, interarrival):
         yield f"Interarrival times, {interarrival}, have an infinite fourth moment: all intervals may be too short."
 
 
+@estimate.passes_run_options
 def simulate_workload(
     n_servers,
     load,
@@ -187,16 +250,13 @@ def simulate_workload(
     *,
     interarrival=None,
     buffers=None,
-    bias=None,
+    weights=None,
     work=None,
-    filled=False,
+    start="empty",
     arrivals=None,
-    rel_precision=None,
-    replications=None,
-    seed=None,
-    threads=None,
-    progress=True,
-    live=False,
+    bias=None,
+    filled=False,
+    **run,
 ):
     """Simulate equal first-come-first-served servers with general service times.
 
@@ -215,16 +275,18 @@ def simulate_workload(
     buffers : int >= 1, or array_like of int, shape (n_servers,), optional
         Most jobs at each server, the one in service included. A job that the policy sends to a full server is
         lost. By default there is no limit.
-    bias : array_like of float >= 0, shape (n_servers,), optional
-        Weights, to be normalised, of the servers in the choices at random among *all* servers: of random routing
-        always, of JIQ when all servers are busy, of JBT(r) when none has fewer than r jobs. Equal by default.
+    weights : array_like of float >= 0, shape (n_servers,), optional
+        Of the servers, to be normalised, in the choices at random among *all* servers: of random routing always,
+        of JIQ when all servers are busy, of JBT(r) when none has fewer than r jobs. Equal by default.
     work : array_like of float >= 0, shape (m,), optional
-        Increasing amounts of unfinished work w at which ``profile`` is wanted.
-    filled : bool
-        Start from the equilibrium of infinitely many servers: under JIQ with infinite buffers only. An empty system
+        Increasing amounts of unfinished work w at which `profile` and `excess` are wanted.
+    start : "empty" or "infinite-server"
+        The latter is the equilibrium of infinitely many servers, for JIQ with infinite buffers only. An empty system
         fills slowly if service is heavy-tailed: at time t it is still ``load * residual_tail(t)`` short of its load.
     arrivals : int >= 1, optional
         Arrivals to simulate, in all replications together.
+    bias, filled
+        Names of an earlier version for `weights` and ``start="infinite-server"``.
     rel_precision, replications, seed, threads, progress, live
         See :func:`lbcore.estimate.run`.
 
@@ -241,105 +303,94 @@ def simulate_workload(
           losses the mean is `load` exactly, and its estimate a check;
         - ``two_or_more``: mean fraction of the servers with two jobs or more;
         - ``lost``: arrivals that are lost, with finite buffers;
-        - ``profile``, shape (m,), with `work`: mean fraction x_w of the servers with more than w unfinished work.
+        - ``profile``, shape (m,), with `work`: mean fraction x_w of the servers with more than w unfinished work;
+        - ``excess``, shape (m,), with `work`: how far that is above ``load * service.residual_tail(work)``.
 
     Raises
     ------
-    TypeError, ValueError
-        A number out of its range; a law or policy that is none, or does not fit the rest.
     MemoryError
         More servers or replications than the machine can hold.
 
     Notes
     -----
-    Foss and Stolyar (2017), arXiv 1605.05968: JIQ with any service law; renewal arrivals, finite buffers and bias
+    Foss and Stolyar (2017), arXiv 1605.05968: JIQ with any service law; renewal arrivals, finite buffers and weights
     are the generalisations they name. Time averages are taken at arrivals if these are Poisson, otherwise at a
     uniform instant of each interarrival time. The interval of a mean wait is honest only if E S^4 is finite; the
     result says so where it is not.
 
     With Poisson arrivals the queue with all servers pooled into one, fed by the same jobs, is a control variate
     for the mean wait: it is M/G/1, with mean work ``load (1 + cv2) / (2 n (1 - load))`` (Pollaczek and Khinchine);
-    so is the number of busy servers.
+    so is the number of busy servers. The profile is found from the waits, see :mod:`lbcore.profile`.
 
     Examples
     --------
     >>> lb.simulate_workload(1000, 0.9, lb.jiq(), lb.laws.lognormal(cv2=4), arrivals=10**7, seed=1).wait_probability
     """
+    if bias is not None:
+        weights = _renamed("bias=", "weights=", bias)
+    if filled:
+        start = _renamed("filled=True", 'start="infinite-server"', _STARTS[1])
     n = checks.whole(n_servers, "n_servers")
-    if not isinstance(policy, policies.Policy):
-        raise TypeError(f"policy must be one made by lb.jiq(), lb.random(), lb.jsq(), ... or lb.policy, not {policy!r}")
-    gaps = laws.exponential() if interarrival is None else interarrival
-    for name, law in (("service", service), ("interarrival", gaps)):
-        if not isinstance(law, laws.Law):
-            raise TypeError(f"{name} must be a law such as lb.laws.exponential(), not {law!r}")
+    checks.made_by(policy, "policy", policies.Policy, "lb.jiq(), lb.random(), lb.jsq(), ... or lb.policy")
+    checks.made_by(service, "service", laws.Law, "lb.laws.exponential(), lb.laws.lognormal(cv2=4), ...")
+    if interarrival is not None:
+        checks.made_by(interarrival, "interarrival", laws.Law, "lb.laws.exponential(), lb.laws.erlang(k), ...")
     estimate.require_memory(110.0 * n, f"{n} servers")
-    limits = np.empty(0, np.int64) if buffers is None else _checked_buffers(buffers, n)
-    load = _checked_load(load, limits.size > 0)
-    shares = np.empty(0) if bias is None else _checked_bias(bias, n, policy)
-    if shares.size and policy.oblivious and not limits.size and load * n * shares.max() >= 1.0:
+    limits = None if buffers is None else _checked_buffers(buffers, n)
+    load = _checked_load(load, limits is not None)
+    shares = None if weights is None else _checked_weights(weights, n, policy)
+    if shares is not None and policy.oblivious and limits is None and load * n * shares.max() >= 1.0:
         raise ValueError(
-            f"bias sends {shares.max():.4g} of all jobs to one server, which makes its load "
-            f"{load * n * shares.max():.4g}; it must be below 1"
+            f"weights must not overload a server: they send {shares.max():.4g} of all jobs to one, which makes its "
+            f"load {load * n * shares.max():.4g}; it must be below 1"
         )
-    if rel_precision is not None and arrivals is None and math.isinf(service.variance):
+    if run.get("rel_precision") is not None and arrivals is None and math.isinf(service.variance):
         raise ValueError(f"rel_precision is that of mean_total, infinite for {service}; give arrivals instead")
-    work = np.empty(0) if work is None else _checked_work(work)
-    if filled and (limits.size or policy.oblivious or not policy.sees_idle_only):
-        raise ValueError(
-            f"filled is for JIQ with infinite buffers, not for {policy}{', finite' if limits.size else ''}"
-        )
+    work = None if work is None else checks.vector(work, "work", least=0.0, increasing=True)
+    filled = checks.one_of(start, "start", _STARTS) != "empty"
+    if filled and (limits is not None or policy.oblivious or not policy.sees_idle_only):
+        kind = f"{policy}{', finite' if limits is not None else ''}"
+        raise ValueError(f"start 'infinite-server' is for JIQ with infinite buffers, not for {kind}")
     policy.check(n)
     asked = {"n_servers": n, "load": load, "policy": policy, "service": service}
-    given = {"interarrival": interarrival, "buffers": buffers, "bias": bias, "work": work if work.size else None}
-    given["filled"] = filled or None
+    given = {"interarrival": interarrival, "buffers": buffers, "weights": weights, "work": work}
+    given["start"] = start if filled else None
+    chosen = {"interarrival": interarrival, "shares": shares, "buffers": limits, "work": work, "filled": filled}
     return estimate.run(
-        _Servers(n, load, policy, service, gaps, shares, limits, work, filled),
+        _model(n, load, policy, service, **chosen),
         asked | {name: value for name, value in given.items() if value is not None},
         steps=arrivals,
-        rel_precision=rel_precision,
-        replications=replications,
-        seed=seed,
-        threads=threads,
-        progress=progress,
-        live=live,
+        **run,
     )
+
+
+def _renamed(old, new, value):
+    """Return a value given under the name of an earlier version, with a warning to whoever calls the simulator."""
+    warnings.warn(f"{old} is now {new}; the old name goes with the next version", FutureWarning, stacklevel=4)
+    return value
 
 
 def _checked_load(load, bounded):
     if bounded:
-        return laws.number(load, "load", 0.0, "a finite number > 0")
-    allowed = (
-        "a number between 0 and 1 (from 1 on the queues grow for ever under every policy, unless buffers are finite)"
-    )
-    if laws.number(load, "load", 0.0, allowed) >= 1.0:
-        raise ValueError(f"load must be {allowed}, not {load!r}")
-    return float(load)
+        return checks.real(load, "load", above=0.0)
+    why = "from 1 on the queues grow for ever under every policy, unless buffers are finite"
+    return checks.real(load, "load", above=0.0, below=1.0, why=why)
 
 
 def _checked_buffers(buffers, n):
-    array = np.asarray(buffers)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"buffers must be an integer >= 1, or one for each server, not {buffers!r}")
-    if array.shape not in ((), (n,)):
-        raise ValueError(f"buffers must be one integer or one for each of the {n} servers, not of shape {array.shape}")
-    if array.min() < 1:
-        raise ValueError(f"buffers must be >= 1, the job in service included, not {array.min()}")
-    return np.ascontiguousarray(np.broadcast_to(array, (n,)), np.int64)
+    if np.ndim(buffers) == 0:
+        return np.full(n, checks.whole(buffers, "buffers", why="the job in service is one"))
+    array = checks.vector(buffers, "buffers", size=n, least=1, why="the job in service is one")
+    if np.any(array % 1.0):
+        raise ValueError("buffers must be whole numbers")
+    return array.astype(np.int64)
 
 
-def _checked_bias(bias, n, policy):
+def _checked_weights(weights, n, policy):
     if not (policy.uses_threshold or policy.code in (policies.RANDOM, policies.RANDOM_BY_RATE)):
-        raise ValueError(f"bias is for random routing, JIQ and JBT, which choose at random among all; not for {policy}")
-    array = laws.vector(bias, "bias")
-    if array.size != n:
-        raise ValueError(f"bias must hold one weight for each of the {n} servers, not {array.size}")
+        why = "random routing, JIQ and JBT, which choose at random among all"
+        raise ValueError(f"weights are for {why}; not for {policy}")
+    array = checks.vector(weights, "weights", size=n, least=0.0)
     if array.sum() == 0.0:
-        raise ValueError("bias must not be 0 for all servers")
+        raise ValueError("weights must not be 0 for all servers")
     return array / array.sum()
-
-
-def _checked_work(work):
-    array = laws.vector(work, "work")
-    if np.any(np.diff(array) <= 0.0):
-        raise ValueError("work must be an increasing array of amounts of unfinished work")
-    return array
