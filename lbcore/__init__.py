@@ -5,7 +5,7 @@ compiled       how kernels are compiled and cached
 checks         input checks that say what is allowed
 streams, draws reproducible random streams, draws from laws inside kernels
 policies       dispatching rules: random, round robin, JSQ, JSQ(d), JIQ, JBT(r), your own
-laws           service, interarrival and slotted laws
+laws           service, interarrival and slotted laws; service_data, those of measured service times
 records        what a simulation returns: estimates with intervals
 intervals      warm-up, confidence intervals, control variates
 estimate       replications, stop rules, live refinement
@@ -37,7 +37,7 @@ _MODULES = (
     "checks", "compiled", "draws", "estimate", "explore", "figures", "finite",
     "gallery_jbt", "gallery_jiq", "gallery_jsq", "gallery_jsq_finite", "hitting", "intervals", "jbt",
     "jiq", "jsq", "laws", "markov", "mmn", "paths", "policies",
-    "pooled", "records", "slotted", "streams", "workload",
+    "pooled", "records", "service_data", "slotted", "streams", "workload",
 )  # fmt: skip
 _NAMES = {
     "simulate_markov": "markov",
