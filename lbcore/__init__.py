@@ -18,11 +18,8 @@ jsq            paper C: JSQ in the Halfin-Whitt regime, exact stationary law of 
 finite         the exact chain at N servers, as lb.jsq.finite_law
 paths, hitting paths of the diffusion; its exact mean hitting times
 mmn            the centralised queue beside it: Halfin-Whitt limit, Erlang
-figures        results in, pictures out (imports matplotlib)
-explore        sliders (imports ipywidgets)
-gallery_jbt    the pictures of notebook 01
-gallery_jiq    the pictures of notebook 02
-gallery_jsq    the pictures of notebooks 00 and 03; gallery_jsq_finite, those on N servers, paths and hitting times
+show           pictures as data, figures (imports matplotlib), explore (sliders, imports ipywidgets)
+pictures       the pictures of the notebooks: jbt of 01, jiq of 02, jsq and jsq_finite of 00 and 03
 ============== ================================================================================
 
 ``lb.simulate_markov``, ``lb.simulate_workload`` and ``lb.simulate_slotted`` run a policy: ``lb.random()``,
@@ -34,10 +31,9 @@ import importlib
 __version__ = "0.1.0"
 
 _MODULES = (
-    "checks", "compiled", "draws", "estimate", "explore", "figures", "finite",
-    "gallery_jbt", "gallery_jiq", "gallery_jsq", "gallery_jsq_finite", "hitting", "intervals", "jbt",
-    "jiq", "jsq", "laws", "markov", "mmn", "paths", "policies",
-    "pooled", "records", "service_data", "slotted", "streams", "workload",
+    "checks", "compiled", "draws", "estimate", "finite", "hitting", "intervals", "jbt", "jiq", "jsq", "laws",
+    "markov", "mmn", "paths", "pictures", "policies", "pooled", "records", "service_data", "show", "slotted",
+    "streams", "workload",
 )  # fmt: skip
 _NAMES = {
     "simulate_markov": "markov",

@@ -1,72 +1,54 @@
 """Sliders: the only file that imports ipywidgets.
 
-An explorer is three small pieces: *controls* (widgets by name), *compute* (their values in, a result out) and *draw*
-(board and result, see `lbcore.figures`). `Explorer` connects them with one mechanism for the whole collection: a
-worker thread computes the newest values only, a result that is no longer wanted is never shown, and the picture is
-one image of fixed size, so nothing flickers or jumps.
+`Explorer` connects the sliders of a `lbcore.show.picture.Picture` with its picture by one mechanism for the whole
+collection: a worker thread computes the newest values only, a result that is no longer wanted is never shown, and the
+picture is one image of fixed size, so nothing flickers or jumps.
 """
 
 import inspect
-import itertools
 import math
 import re
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
 import ipywidgets as widgets
 
-from lbcore import figures
+from lbcore.show import figures
+from lbcore.show.picture import short
 
 FOLDER = Path("saved")  # where "save" puts files, beside the notebook
 _SETTLE = 0.3  # seconds without a change after which a dragged slider counts as released
-_WIDE = {"style": {"description_width": "120px"}, "layout": widgets.Layout(width="480px")}
 
 
-def log_slider(label, value, low, high):
-    """Return a slider on a logarithmic scale from `low` to `high`, both rounded outwards to hundredths of a decade."""
-    start = 10 ** round(math.log10(value), 2)  # the browser would round it to a step as well
-    exponents = {"min": math.floor(100 * math.log10(low)) / 100, "max": math.ceil(100 * math.log10(high)) / 100}
-    return widgets.FloatLogSlider(start, description=label, readout_format=".3g", step=0.01, **exponents, **_WIDE)
-
-
-def whole_slider(label, value, low, high):
-    """Return a slider on whole numbers."""
-    return widgets.IntSlider(value, low, high, description=label, **_WIDE)
-
-
-def choice(label, options):
-    """Return a drop-down list; `options` are names, or pairs of name and value."""
-    return widgets.Dropdown(options=options, description=label, **_WIDE)
-
-
-def player(label, frames):
-    """Return a slider over frames with buttons to play, pause and stop, and a speed of 1 to 20 frames a second.
-
-    Arrow keys on the slider step by one.
-    """
-    play = widgets.Play(min=0, max=frames - 1, interval=200, show_repeat=False)
-    slider = whole_slider(label, 0, 0, frames - 1)
-    widgets.jslink((play, "value"), (slider, "value"))
-    speed = widgets.BoundedIntText(5, min=1, max=20, description="per second", layout=widgets.Layout(width="160px"))
-    widgets.dlink((speed, "value"), (play, "interval"), lambda n: 1000 // n)
-    slider.companions = play, speed  # shown beside it
+def widget(control):
+    """Return the widget of a `lbcore.show.picture.Control`."""
+    look = {"style": {"description_width": "120px"}, "layout": widgets.Layout(width="480px")}
+    look |= {"description": control.label}
+    if control.form == "choice":
+        return widgets.Dropdown(options=control.options, value=control.start, **look)
+    span = {"value": control.start, "min": control.low, "max": control.high}
+    if control.form == "log":
+        exponents = {end: round(math.log10(span[end]), 2) for end in ("min", "max")}
+        return widgets.FloatLogSlider(readout_format=".3g", step=control.step, **span | exponents, **look)
+    if control.form == "real":
+        return widgets.FloatSlider(readout_format=".3g", step=control.step, **span, **look)
+    if control.form == "range":
+        return widgets.FloatRangeSlider(readout_format=".0f", step=control.step, **span, **look)
+    slider = widgets.IntSlider(**span, **look)
+    if control.form == "player":
+        slider.companions = _player(slider)
     return slider
 
 
-def real_slider(label, value, low, high, step=0.01):
-    """Return a slider on an even grid of real numbers."""
-    return widgets.FloatSlider(value, min=low, max=high, step=step, description=label, readout_format=".3g", **_WIDE)
-
-
-def range_slider(label, value, low, high):
-    """Return a slider with two handles on whole numbers, for the range of an axis."""
-    return widgets.FloatRangeSlider(
-        value=value, min=low, max=high, step=1, description=label, readout_format=".0f", **_WIDE
-    )
+def _player(slider):
+    """Return what stands beside a slider over frames: play, pause and stop, and a speed of 1 to 20 frames a second."""
+    play = widgets.Play(min=slider.min, max=slider.max, interval=200, show_repeat=False)
+    widgets.jslink((play, "value"), (slider, "value"))
+    speed = widgets.BoundedIntText(5, min=1, max=20, description="per second", layout=widgets.Layout(width="160px"))
+    widgets.dlink((speed, "value"), (play, "interval"), lambda n: 1000 // n)
+    return play, speed
 
 
 class Latest:
@@ -124,31 +106,12 @@ class Latest:
 
 
 class Explorer(widgets.VBox):
-    """Controls, a live picture, reset and save buttons.
+    """The sliders of a `Picture`, the live picture, reset and save buttons; a stop button if it refines."""
 
-    Parameters
-    ----------
-    name : str
-        Names the saved files.
-    controls : dict of widgets
-        Keyed by the arguments of `compute`.
-    compute : callable
-        ``compute(**values)`` returns a result, or yields ever better ones; a stop button comes with the latter.
-    draw : callable
-        ``draw(board, result)`` draws it; called on a worker thread, with no pyplot state.
-    panels : list of lists of str
-        Mosaic of the board's panels.
-    scale : float
-        Width of the picture, 1 for the full width of a notebook.
-    aspect : float
-        Height of a panel over its width.
-    """
-
-    def __init__(self, name, controls, compute, draw, panels, *, scale=1.0, aspect=0.66):
-        self.name, self.controls = name, controls
-        self._compute, self._draw, self._panels = compute, draw, {"mosaic": panels, "aspect": aspect}
-        self._start = self.values
-        self.board = figures.Board(**self._panels, width=scale * figures.SCREEN["width"], live=True)
+    def __init__(self, picture):
+        self.picture = picture
+        self.controls = {name: widget(control) for name, control in picture.controls.items()}
+        self.board = self._board(width=picture.scale * figures.SCREEN["width"], live=True)
         width, height = self.board.size
         size = {"width": f"{width}px", "max_width": "100%"}  # a narrow window shrinks the picture
         # white at first: a picture that follows an empty one while its cell is out of sight is not always shown
@@ -157,22 +120,23 @@ class Explorer(widgets.VBox):
         self.message.add_class("lbcore-error")  # where browser tests look
         self.status = widgets.HTML()
         self._print_width = widgets.Dropdown(options=list(figures.WIDTHS), layout=widgets.Layout(width="120px"))
+        refines = inspect.isgeneratorfunction(picture.function)
         buttons = [
             self._button("reset", "undo", self.reset),
             self._button("save figure", "image", self.save_figure),
             self._print_width,
             self._button("save data", "table", self.save_data),
         ]
-        if inspect.isgeneratorfunction(compute):
+        if refines:
             buttons.append(self._button("stop", "stop", self.stop))
         buttons.append(self.status)
-        self._result, self._stopped = None, False
+        self._shown, self._stopped = None, False
         self._latest = Latest(self._show)
-        for control in controls.values():
+        for control in self.controls.values():
             control.observe(lambda change: self._latest.submit(self.values), "value")
-        rows = [widgets.HBox([c, *c.companions]) if hasattr(c, "companions") else c for c in controls.values()]
+        rows = [widgets.HBox([c, *c.companions]) if hasattr(c, "companions") else c for c in self.controls.values()]
         super().__init__([*rows, widgets.HBox(buttons), self.image, self.message])
-        if inspect.isgeneratorfunction(compute):
+        if refines:
             self._latest.submit(self.values)
         else:
             self._show(self.values, False)
@@ -188,7 +152,7 @@ class Explorer(widgets.VBox):
 
     def reset(self):
         """Put every control back to where it started."""
-        for name, value in self._start.items():
+        for name, value in self.picture.start.items():
             self.controls[name].value = value
 
     def stop(self):
@@ -197,29 +161,31 @@ class Explorer(widgets.VBox):
 
     def save_figure(self):
         """Save what is shown as PDF and PNG at the chosen width; never overwrites."""
-        values, result = self._shown()
-        board = figures.Board(**self._panels, width=figures.WIDTHS[self._print_width.value], font=8)
-        board.draw(self._draw, result)
-        paths = board.save_figure(self._free_path(values, ".pdf", ".png"), self.name, values)
+        board, values = self._drawn(width=figures.WIDTHS[self._print_width.value], font=8)
+        paths = board.save_figure(self._free_path(values, ".pdf", ".png"), self.picture.name, values)
         self.status.value = f"saved {escape(str(paths[0]))} and .png"
 
     def save_data(self):
         """Save every curve shown as CSV; never overwrites."""
-        values, result = self._shown()
-        board = figures.Board(**self._panels).draw(self._draw, result)
-        path = board.save_data(self._free_path(values, ".csv"), self.name, values)
+        board, values = self._drawn()
+        path = board.save_data(self._free_path(values, ".csv"), self.picture.name, values)
         self.status.value = f"saved {escape(str(path))}"
 
-    def _shown(self):
-        if self._result is None:
+    def _board(self, **size):
+        return figures.Board(self.picture.panels, aspect=self.picture.aspect, **size)
+
+    def _drawn(self, **size):
+        """Return what is shown on a board of its own, and at which values."""
+        if self._shown is None:
             raise ValueError("there is no picture to save; move a slider to values that can be shown")
-        return self._result
+        values, rows = self._shown
+        return self._board(**size).draw(rows, text=self.picture.describe(rows, values)), values
 
     def _free_path(self, values, *suffixes):
         """Return a path, named after the values, at which no file with one of the suffixes exists yet."""
         FOLDER.mkdir(exist_ok=True)
-        words = "_".join(f"{key}={_short(value)}" for key, value in values.items())
-        stem, number = re.sub(r"[^\w.=+-]+", "-", f"{self.name}_{words}"), 1
+        words = "_".join(f"{key}={short(value)}" for key, value in values.items())
+        stem, number = re.sub(r"[^\w.=+-]+", "-", f"{self.picture.name}_{words}"), 1
         path = FOLDER / stem
         while any(path.with_name(path.name + suffix).exists() for suffix in suffixes):
             number += 1
@@ -239,74 +205,38 @@ class Explorer(widgets.VBox):
             self.status.value = _sentence(error)
 
     def _show(self, values, dragging):
-        """Compute and draw `values`; when a drag has ended, the result is there already and only the axes change.
+        """Compute and draw `values`; when a drag has ended, the plots are there already and only the axes change.
 
-        A compute that yields ever better results is drawn at each until newer values come or *stop* is pressed.
+        A picture that refines is drawn at each step until newer values come or *stop* is pressed.
         """
         begun = time.monotonic()
         self._stopped = False
         try:
-            shown, known = self._result or (None, None)
-            results = known if shown == values else self._compute(**values)
-            refining = hasattr(results, "__next__")
-            for count, result in enumerate(results if refining else [results], 1):
+            shown, known = self._shown or (None, None)
+            found = known if shown == values else self.picture.function(**values)
+            refining = hasattr(found, "__next__")
+            for count, rows in enumerate(found if refining else [found], 1):
                 moving = dragging and time.monotonic() - begun < _SETTLE
-                self._publish(values, result, self.board.draw(self._draw, result, dragging=moving).png())
+                self._publish(values, rows, self.board.draw(rows, dragging=moving).png())
                 if refining:
                     self.status.value = f"refining: picture {count}, {time.monotonic() - begun:.1f} s"
                 if self._latest.pending or self._stopped:
                     break
             if refining:
-                results.close()
+                found.close()
                 words = "stopped" if self._stopped else "interrupted" if self._latest.pending else "finished"
                 self.status.value = f"{words} after {count} pictures, {time.monotonic() - begun:.1f} s"
         except Exception as error:  # shown to the reader in place of the picture
-            self._result = None
+            self._shown = None
             self.message.value = _sentence(error)
             self.image.layout.display, self.message.layout.display = "none", None
 
-    def _publish(self, values, result, picture):
-        self._result = (values, result)
+    def _publish(self, values, rows, picture):
+        self._shown = (values, rows)
         self.image.value = picture
         if self.message.layout.display != "none":
             self.image.layout.display, self.message.layout.display = None, "none"
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A figure with and without sliders: what `Explorer` needs, `controls` being a function that makes them."""
-
-    name: str
-    compute: Callable
-    draw: Callable
-    panels: list
-    controls: Callable
-    scale: float = 1.0
-    aspect: float = 0.66
-
-    def explore(self):
-        """Return the figure with sliders."""
-        size = {"scale": self.scale, "aspect": self.aspect}
-        return Explorer(self.name, self.controls(), self.compute, self.draw, self.panels, **size)
-
-    def figure(self, *, pictures=None, **values):
-        """Return the static figure; `values` replace those at which the sliders start, and need not be on them.
-
-        Of one that refines the last picture, or the one after so many `pictures`.
-        """
-        start = {name: control.value for name, control in self.controls().items()}
-        result = self.compute(**start | values)
-        if hasattr(result, "__next__"):
-            *_, result = itertools.islice(result, pictures)
-        board = figures.Board(self.panels, width=self.scale * figures.SCREEN["width"], aspect=self.aspect)
-        return board.draw(self.draw, result)
-
-
 def _sentence(error):
     return f"<b style='color:#B00020'>{escape(f'{type(error).__name__}: {error}')}</b>"
-
-
-def _short(value):
-    if isinstance(value, tuple):
-        return "-".join(map(_short, value))
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
