@@ -1,8 +1,8 @@
-"""The pictures of the notebooks, a file for each."""
+"""The pictures of the notebooks, a file for each; `law_menu` is the list of laws they offer."""
 
 import importlib
 
-__all__ = ["jbt", "jiq", "jsq", "jsq_finite"]
+__all__ = ["jbt", "jiq", "jsq", "jsq_finite", "law_menu"]
 
 
 def __getattr__(name):

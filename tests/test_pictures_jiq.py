@@ -1,4 +1,4 @@
-"""The pictures of notebook 02: the first explorer under every law, and the reader of service times."""
+"""The pictures of notebook 02: the first explorer under every law."""
 
 import numpy as np
 import pytest
@@ -99,40 +99,3 @@ def test_two_servers_depend_and_less_with_more_servers():
     few, many = (jiq.pair_excess(n, laws.exponential(), 0.6, [0.0, 1.0], seed=1) for n in (10, 1000))
     assert few.low[0, 0] > many.high[0, 0] > 0
     assert few.value == pytest.approx(few.value.T)
-
-
-def written(folder, text):
-    path = folder / "times.csv"
-    path.write_text(text)
-    return path
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "holds no service times"),
-        ("seconds\n", "holds no service times"),
-        ("1\n2\nabc\n", "row 3 .* holds 'abc'"),
-        ("1\n-2\n", "row 2 .* holds '-2'"),
-        ("t\n1\nnan\n", "row 3"),
-        ("1\ninf\n", "row 2"),
-        ("0\n0\n", "always 0"),
-    ],
-)
-def test_bad_files_say_which_row(tmp_path, text, message):
-    with pytest.raises(ValueError, match=message):
-        gallery_jiq.read_service_times(written(tmp_path, text))
-
-
-def test_good_files_work(tmp_path):
-    one = gallery_jiq.read_service_times(written(tmp_path, "5\n"))
-    assert one.cv2 == 0
-    assert "1 different values" in gallery_jiq.describe_law(one)
-    law = gallery_jiq.read_service_times(written(tmp_path, 'seconds,who\n1,a\n\n"3",b\n'))
-    assert law.values.tolist() == [0.5, 1.5]
-    many = np.random.default_rng(1).exponential(size=1_000_000)
-    path = tmp_path / "many.csv"
-    np.savetxt(path, many)
-    law = gallery_jiq.read_service_times(path)
-    assert law.cv2 == pytest.approx(1, abs=0.02)
-    assert jiq.cycle_bound(law, 0.5, 1.0) == pytest.approx(jiq.cycle_bound(laws.exponential(), 0.5, 1.0), rel=0.02)

@@ -1,0 +1,45 @@
+"""The menu of service laws that pictures offer: a family, and a slider for its parameter."""
+
+import inspect
+from functools import lru_cache
+
+from lbcore import laws
+from lbcore.show.picture import choice, log_slider
+
+_MEANINGS = {  # what the slider "its parameter" is to a law that asks for this; the parameter itself if not here
+    "k": ("k = parameter", lambda p: max(1, round(p))),
+    "cv2": ("cv² = parameter", float),
+    "hyperexponential": ("cv² = parameter ≥ 1", lambda p: max(1.0, p)),
+    "pareto": ("exponent = 1 + parameter", lambda p: 1.0 + p),
+    "lomax": ("exponent = 1 + parameter", lambda p: 1.0 + p),
+}
+LATTICE = laws.lattice([0, 1, 5], [0.3, 0.5, 0.2])
+
+
+def _families():
+    """Return the laws that ask for one number at most, beside the mean, as functions of the slider's parameter."""
+    families = {}
+    for name, make in vars(laws).items():  # in the order of the file
+        asked = list(inspect.signature(make).parameters) if inspect.isfunction(make) else []
+        if asked == ["mean"]:
+            families[name] = lambda p, make=make: make()
+        elif asked[1:] == ["mean"] and name != "empirical":
+            meaning, of = _MEANINGS.get(name) or _MEANINGS.get(asked[0], (f"{asked[0]} = parameter", float))
+            shown = name.capitalize() if name in ("erlang", "weibull", "pareto", "lomax") else name
+            families[f"{shown}, {meaning}"] = lambda p, make=make, of=of: make(of(p))
+    return families
+
+
+FAMILIES = _families() | {
+    "lattice on 0, 1, 5": lambda p: LATTICE,
+    "mixture: 90 % constant, 10 % lognormal, cv² = parameter": lambda p: laws.mixture(
+        [0.9, 0.1], [laws.deterministic(), laws.lognormal(p, mean=5.0)]
+    ),
+}
+LAW = {"family": choice("service law", FAMILIES), "parameter": log_slider("its parameter", 2.0, 0.3, 20.0)}
+
+
+@lru_cache(maxsize=64)
+def chosen_law(family, parameter):
+    """Return a law of `FAMILIES`; one that is a law already stays."""
+    return family if isinstance(family, laws.Law) else FAMILIES[family](parameter)
