@@ -124,6 +124,11 @@ def fresh(function, **options):
     return numba.njit(nogil=True, error_model="numpy", **options)(function)
 
 
+def inlined(function):
+    """Compile a function into every kernel that calls it: handing over many arrays would cost more than it does."""
+    return fresh(function, forceinline=True)
+
+
 def kernel(function):
     """Compile a function of this package: nopython, GIL released, cached on disk.
 
