@@ -2,9 +2,9 @@
 
 Both simulate the embedded jump chain: one random number picks the next event, and the state before it weighs
 1/(its total rate), so no exponential times are drawn (discrete-time conversion: Hordijk, Iglehart and
-Schassberger 1976, Adv. Appl. Probab. 8). Under a policy that treats equal servers alike, the counts
-``counts[i]`` of servers with at least i jobs are a Markov chain, and an event costs the same for any number
-of servers. Unequal rates, round robin and a user's own policy need the jobs of every server.
+Schassberger 1976, Adv. Appl. Probab. 8). Under random routing, JSQ, JSQ(d) and JBT the counts ``counts[i]`` of equal
+servers with at least i jobs are a Markov chain, and an event costs the same for any number of servers. Unequal rates
+and all other policies need the jobs of every server.
 
 Three stationary identities narrow the intervals as control variates. With n jobs in all, arrival rate a,
 R the total rate of the busy servers and q_s the jobs at server s, the drifts of n, n^2 and sum q_s^2 give
@@ -46,7 +46,6 @@ _RULES = {  # of the occupancy chain, for equal servers; every other policy runs
     policies.JSQ_D: _SAMPLED,
     policies.JSQ_D_WITH_REPLACEMENT: _SAMPLED,
 }
-_UNSTABLE = "from 1 on the queues grow for ever under every policy"
 _RESOLUTION = 2.0**-30  # no interval is narrower than this, see the notes of :func:`_occupancy_kernel`
 _LOW32, _U32 = np.uint64(2**32 - 1), np.uint64(32)
 
@@ -262,7 +261,7 @@ class _Chain:
     """What both chains tell the driver, see :class:`estimate.Model`."""
 
     columns, level, unit, notes = _COLUMNS, ("total", "time"), "events", ()
-    chunk_steps = 1 << 17
+    chunk_steps, bytes_per_replication = 1 << 17, 4096
 
     def __init__(self, n_servers, load, policy, total_rate):
         self.n, self.policy, self.arrival_rate = n_servers, policy, load * total_rate
@@ -308,22 +307,18 @@ def _probability(sample, top, bottom, controls):
 
 
 class _State:
-    """One replication, the levels growing as needed; see :class:`_Arrays`."""
+    """One replication, the levels growing as needed."""
 
     def __init__(self, stream, place, queues=None, memory=None, busy_rate=None):
-        self.stream, self.place = stream.copy(), np.array(place)
-        self.queues, self.memory, self.busy_rate = queues, memory, busy_rate
-        self.counts, self.areas = np.zeros(66, np.int64), np.zeros(66)
-
-    def arrays(self):
-        """Return what the kernels work on."""
-        return _Arrays(self.counts, self.areas, self.place, self.stream, self.queues, self.memory, self.busy_rate)
+        counts, areas = np.zeros(66, np.int64), np.zeros(66)
+        self.arrays = _Arrays(counts, areas, np.array(place), stream.copy(), queues, memory, busy_rate)
 
     def grow_if_full(self):
         """Double the levels if the longest queue has reached the last one but one, where the kernels stop."""
-        if self.counts[-2] > 0:
-            self.counts = np.concatenate([self.counts, np.zeros_like(self.counts)])
-            self.areas = np.zeros(self.counts.size)
+        counts = self.arrays.counts
+        if counts[-2] > 0:
+            counts = np.concatenate([counts, np.zeros_like(counts)])
+            self.arrays = self.arrays._replace(counts=counts, areas=np.zeros(counts.size))
 
 
 class _OccupancyChain(_Chain):
@@ -331,21 +326,18 @@ class _OccupancyChain(_Chain):
 
     def __init__(self, n_servers, load, policy):
         super().__init__(n_servers, load, policy, float(n_servers))
-        n, code, d = n_servers, policy.code, policy.parameter
-        busy = np.arange(n + 1.0)
-        weight = 1.0 / (self.arrival_rate + busy)
+        n, d = n_servers, policy.parameter
+        weight = 1.0 / (self.arrival_rate + np.arange(n + 1.0))
         arrive = np.minimum(self.arrival_rate * weight * 2.0**64, 2.0**64 - 2048.0).astype(np.uint64)
         arrive[0] = np.uint64(2**64 - 1)
-        self.rule, self.accept = _RULES[code], np.zeros(1, np.int64)
-        replacement = code == policies.JSQ_D_WITH_REPLACEMENT
-        if self.rule == _SAMPLED:
-            self.accept = np.ceil(_all_among(n, d, replacement) * 2.0**32).astype(np.int64)
+        self.rule, replacement = _RULES[policy.code], policy.code == policies.JSQ_D_WITH_REPLACEMENT
+        among = lanes.all_among(n, d, replacement) if self.rule == _SAMPLED else np.zeros(1)
+        self.accept = np.ceil(among * 2.0**32).astype(np.int64)
         self.threshold = d if policy.uses_threshold else 2**62  # random routing: no queue is too long
         self.setting = _Occupancy(self.rule, self.threshold, n, weight, arrive, self.accept)
         # where all three identities would give the mean without a simulation, one or two are left out
         alone = n == 1 or policy.oblivious or (self.rule == _SAMPLED and d == 1)
         self.identities = 1 if alone else 2 if n == 2 and policy.sees_idle_only else 3
-        self.bytes_per_replication = 4096
         self.pair = (0.0, 0.0, n * float(n)) if replacement else (0.5, 0.25, n * (n - 1.0))  # see lanes.run
         self.group = lanes.LANES if (True, self.threshold < lanes.LEVELS, d == 2)[self.rule] else 1
 
@@ -354,32 +346,11 @@ class _OccupancyChain(_Chain):
 
     def advance(self, state, steps, out):
         while steps > 0:
-            steps -= _occupancy_kernel(self.setting, state.arrays(), steps, out)
+            steps -= _occupancy_kernel(self.setting, state.arrays, steps, out)
             state.grow_if_full()
 
     def advance_group(self, states, steps, outs):
-        """Advance `group` replications together; `outs` has a row for each. The same as one by one, but faster."""
-        alone = 256
-        while steps > 0:
-            done = 0
-            if all(state.counts[lanes.LEVELS + 1] == 0 for state in states):
-                done = self._run_lanes(states, steps, outs)
-                steps -= done
-            alone = min(2 * alone, 1 << 14) if done < 1024 else 256
-            stretch = min(steps, alone)
-            for state, out in zip(states, outs, strict=True):
-                self.advance(state, stretch, out)
-            steps -= stretch
-
-    def _run_lanes(self, states, steps, outs):
-        """Run the states in lanes until done or a queue outgrows them; return the steps."""
-        r = self.threshold if self.rule == _BELOW else 1
-        done, sums, counts = lanes.advance(self.rule, r, self.n, self.arrival_rate, self.pair, states, steps)
-        if self.rule == _SAMPLED:
-            for state, accepted in zip(states, self.accept[counts].sum(axis=0), strict=True):
-                state.place[3] = accepted
-        outs[:, : sums.shape[1]] += sums
-        return done
+        lanes.advance_group(self, states, steps, outs)
 
 
 class _ServersChain(_Chain):
@@ -400,46 +371,37 @@ class _ServersChain(_Chain):
             keep=keep,
             other=other,
         )
-        self.bytes_per_replication = 4096 + 8 * rates.size + policy.new_memory(rates.size).nbytes
+        self.bytes_per_replication += 8 * rates.size + policy.new_memory(rates.size).nbytes
 
     def start(self, stream):
         return _State(stream, [0, 0], np.zeros(self.n, np.int64), self.policy.new_memory(self.n), np.zeros(1))
 
     def advance(self, state, steps, out):
         while steps > 0:
-            done = _servers_kernel(self.policy.chooser, self.setting, state.arrays(), steps, out)
+            done = _servers_kernel(self.policy.chooser, self.setting, state.arrays, steps, out)
             if done < 0:
-                self.policy.refuse(state.place[1], self.n)
+                self.policy.refuse(state.arrays.place[1], self.n)
             steps -= done
             state.grow_if_full()
 
 
-def _all_among(n, d, replacement):
-    """Return P(all of d sampled servers are among q given ones of n), shape (n + 1,), for q = 0 .. n."""
-    q = np.arange(n + 1.0)
-    if replacement:
-        return (q / n) ** d
-    steps = ((q[1:] - d) / q[1:]).clip(0.0)  # P(q - 1) / P(q)
-    return np.append(np.cumprod(steps[::-1])[::-1], 1.0)
-
-
 def _check_stable(policy, rates, load):
     """Refuse a policy that overloads the slowest of unequal servers, where that is known exactly."""
-    n, arrival_rate = rates.size, load * rates.sum()
+    n = rates.size
     if policy.code in (policies.RANDOM, policies.ROUND_ROBIN):
         share = np.array([1.0 / n])  # of all jobs, that go to the slowest 1, 2, ... servers whatever the queues
     elif policy.code in (policies.JSQ_D, policies.JSQ_D_WITH_REPLACEMENT):
-        share = _all_among(n, policy.parameter, policy.code == policies.JSQ_D_WITH_REPLACEMENT)[1:]
+        share = lanes.all_among(n, policy.parameter, policy.code == policies.JSQ_D_WITH_REPLACEMENT)[1:]
     else:
         return
-    served = np.cumsum(np.sort(rates))[: share.size]
-    over = arrival_rate * share >= served * (1.0 - 1e-12)
+    jobs, served = load * rates.sum() * share, np.cumsum(np.sort(rates))[: share.size]
+    over = jobs >= served * (1.0 - 1e-12)
     if over.any():
-        worst = int(np.argmax(over)) + 1
+        k = int(np.argmax(over))
         raise ValueError(
-            f"{policy} is not stable with these rates at load {load}: the slowest {worst} alone get jobs at rate "
-            f"{arrival_rate * share[worst - 1]:.4g} and serve at rate {served[worst - 1]:.4g}; lower the load, or "
-            "choose a policy that goes by rate or looks at all queues"
+            f"{policy} is not stable with these rates at load {load}: the slowest {k + 1} alone get jobs at rate "
+            f"{jobs[k]:.4g} and serve at rate {served[k]:.4g}; lower the load, or choose a policy that goes by rate or "
+            "looks at all queues"
         )
 
 
@@ -471,8 +433,7 @@ def simulate_markov(n_servers, load, policy, *, rates=None, events=None, **run):
         - ``wait_probability``: arrivals that wait;
         - ``all_busy``: fraction of time with no idle server;
         - ``occupancy``, shape (64,): fraction of servers with at least 1, 2, ... jobs;
-        - ``messages``: between dispatcher and servers, per arrival, where the policy defines it
-          (:meth:`lbcore.policies.Policy.messages`).
+        - ``messages``: per arrival, where known (:meth:`lbcore.policies.Policy.messages`).
 
     Notes
     -----
@@ -484,7 +445,7 @@ def simulate_markov(n_servers, load, policy, *, rates=None, events=None, **run):
     >>> lb.simulate_markov(2, 0.9, lb.jsq(), events=10**7, seed=1).mean_wait
     """
     n = checks.whole(n_servers, "n_servers")
-    load = checks.real(load, "load", above=0, below=1, why=_UNSTABLE)
+    load = checks.real(load, "load", above=0, below=1, why="from 1 on the queues grow for ever under every policy")
     checks.made_by(policy, "policy", policies.Policy, policies.MAKERS)
     estimate.require_memory(100.0 * n, f"{n} servers")
     asked = {"n_servers": n, "load": load, "policy": policy}

@@ -20,7 +20,7 @@ import numba
 import numpy as np
 
 from lbcore import checks, streams
-from lbcore.compiled import fresh, kernel
+from lbcore.compiled import fresh, inlined, kernel
 
 RANDOM, RANDOM_BY_RATE, ROUND_ROBIN, JSQ, JSQ_D, JSQ_D_WITH_REPLACEMENT = range(6)
 JBT, JBT_BY_RATE, IDLE_ONE_FIRST, USER = range(6, 10)
@@ -140,7 +140,12 @@ def choose(code, parameter, queues, rates, cumulative, memory, stream):
     """
     if code == JSQ:
         return choose_shortest(queues, stream)
-    if code in (JBT, JBT_BY_RATE):
+    if code == IDLE_ONE_FIRST:
+        parameter = 2
+        for q in queues:
+            if q == 0:
+                parameter = 1
+    if code in (JBT, JBT_BY_RATE, IDLE_ONE_FIRST):
         return choose_below(queues, parameter, rates, cumulative, code == JBT_BY_RATE, stream)
     if code in (JSQ_D, JSQ_D_WITH_REPLACEMENT):
         return choose_sampled(queues, parameter, code == JSQ_D_WITH_REPLACEMENT, memory, stream)
@@ -148,14 +153,12 @@ def choose(code, parameter, queues, rates, cumulative, memory, stream):
         turn = memory[0]
         memory[0] = turn + 1 if turn + 1 < queues.size else 0
         return turn
-    if code == IDLE_ONE_FIRST:
-        return choose_below(queues, 1 if queues.min() == 0 else 2, rates, cumulative, False, stream)
     if code in (RANDOM, RANDOM_BY_RATE):
         return choose_random(rates, cumulative, code == RANDOM_BY_RATE, stream)
     return -1
 
 
-@kernel
+@inlined
 def pick(chooser, code, parameter, queues, rates, cumulative, memory, stream):
     """Return what a user's `chooser` chooses, or :func:`choose` where `chooser` is None."""
     if chooser is None:
