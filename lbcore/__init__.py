@@ -4,9 +4,9 @@
 compiled       how kernels are compiled and cached
 checks         input checks that say what is allowed
 streams, draws reproducible random streams, draws from laws inside kernels
-policies       dispatching rules: random, round robin, JSQ, JSQ(d), JIQ, JBT(r), your own
+policies       dispatching rules: random, round robin, JSQ, JSQ(d), JIQ, JBT(r), idle-one-first, your own
 laws           service, interarrival and slotted laws
-records        what a simulation returns: estimates with intervals
+results        what a simulation returns: estimates with intervals
 intervals      warm-up, confidence intervals, control variates
 estimate       replications, stop rules, live refinement
 markov, lanes  Poisson arrivals, exponential service
@@ -26,7 +26,8 @@ gallery_jsq    the pictures of notebooks 00 and 03; gallery_jsq_finite, those on
 ============== ================================================================================
 
 ``lb.simulate_markov``, ``lb.simulate_workload`` and ``lb.simulate_slotted`` run a policy: ``lb.random()``,
-``lb.round_robin()``, ``lb.jsq()``, ``lb.jsq_d(d)``, ``lb.jiq()``, ``lb.jbt(r)`` or ``lb.policy(function)``.
+``lb.round_robin()``, ``lb.jsq()``, ``lb.jsq_d(d)``, ``lb.jiq()``, ``lb.jbt(r)``, ``lb.idle_one_first()`` or
+``lb.policy(function)``.
 """
 
 import importlib
@@ -37,13 +38,13 @@ _MODULES = (
     "checks", "compiled", "draws", "estimate", "explore", "figures", "finite",
     "gallery_jbt", "gallery_jiq", "gallery_jsq", "gallery_jsq_finite", "hitting", "intervals", "jbt",
     "jiq", "jsq", "laws", "markov", "mmn", "paths", "policies",
-    "pooled", "records", "slotted", "streams", "workload",
+    "pooled", "results", "slotted", "streams", "workload",
 )  # fmt: skip
 _NAMES = {
     "simulate_markov": "markov",
     "simulate_workload": "workload",
     "simulate_slotted": "slotted",
-} | dict.fromkeys(("random", "round_robin", "jsq_d", "policy"), "policies")
+} | dict.fromkeys(("random", "round_robin", "jsq_d", "idle_one_first", "policy"), "policies")
 
 __all__ = [*_MODULES, *_NAMES]
 

@@ -10,11 +10,10 @@ so that policies can be compared on the same arrivals.
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from lbcore import draws
-from lbcore.compiled import inlined, kernel
+from lbcore.compiled import fresh, inlined, kernel
 from lbcore.profile import count
 from lbcore.streams import load, store, take_below, take_uniform
 
@@ -222,7 +221,7 @@ def _serving(poisson):
         for k in range(len(sums)):
             out[k] += sums[k]
 
-    return numba.njit(nogil=True, error_model="numpy")(serve)
+    return fresh(serve)
 
 
 _serve_poisson, _serve_others = _serving(True), _serving(False)

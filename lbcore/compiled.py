@@ -49,8 +49,9 @@ def _folder_name(path):
     """Return the name of a file's cache folder, which changes with any text that its kernels could depend on."""
     digest = hashlib.sha256()
     for file in sorted(_imported(path)):
-        digest.update(str(file.relative_to(_PACKAGE)).encode() + b"\0" + file.read_bytes() + b"\0")
-    return f"{'.'.join(path.relative_to(_PACKAGE).with_suffix('').parts)}-{digest.hexdigest()[:12]}"
+        digest.update(os.path.relpath(file, _PACKAGE).encode() + b"\0" + file.read_bytes() + b"\0")
+    name = path.relative_to(_PACKAGE) if path.is_relative_to(_PACKAGE) else Path(path.name)  # a test's own kernel
+    return f"{'.'.join(name.with_suffix('').parts)}-{digest.hexdigest()[:12]}"
 
 
 def _writable_folder() -> Path | None:
@@ -79,9 +80,15 @@ FOLDER = None if numba.config.DISABLE_JIT else _writable_folder()
 
 
 class _Cache(FunctionCache):
-    """Numba's file cache, except that a broken entry is compiled again instead of raising."""
+    """Numba's file cache, except that a broken entry is compiled again instead of raising.
+
+    What is compiled for a jitted function that a user has handed over is not kept: the next process would not know
+    that function again.
+    """
 
     def load_overload(self, sig, target_context):
+        if _takes_a_function(sig):
+            return None
         try:
             return super().load_overload(sig, target_context)
         except Exception as error:  # a truncated or foreign file can raise anything
@@ -93,6 +100,8 @@ class _Cache(FunctionCache):
             return None
 
     def save_overload(self, sig, data):
+        if _takes_a_function(sig):
+            return
         try:
             super().save_overload(sig, data)
         except Exception as error:  # a full disk, a folder removed meanwhile, a broken index
@@ -106,12 +115,26 @@ class _Cache(FunctionCache):
         )
 
 
+def _takes_a_function(types):
+    return any(isinstance(kind, numba.types.Dispatcher) for kind in types)
+
+
+def fresh(function, **options):
+    """Compile a function as :func:`kernel` does, but keep nothing on disk: for a user's functions."""
+    return numba.njit(nogil=True, error_model="numpy", **options)(function)
+
+
+def inlined(function):
+    """Compile a part of a hot loop into its caller: its array arguments would cost more than it does."""
+    return fresh(function, forceinline=True)
+
+
 def kernel(function):
     """Compile a function of this package: nopython, GIL released, cached on disk.
 
     Under ``NUMBA_DISABLE_JIT=1`` the function is returned as it is.
     """
-    compiled = numba.njit(nogil=True, error_model="numpy")(function)
+    compiled = fresh(function)
     if FOLDER is not None:
         folder = FOLDER / _folder_name(Path(inspect.getfile(function)))
         before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
@@ -120,10 +143,6 @@ def kernel(function):
         finally:
             numba.config.CACHE_DIR = before
     return compiled
-
-
-# Forced into the caller: for parts of a hot loop whose array arguments would cost more than they do.
-inlined = numba.njit(nogil=True, error_model="numpy", forceinline=True)
 
 
 def remove_stale() -> int:

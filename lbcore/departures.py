@@ -7,14 +7,13 @@ threshold or not; or completely, for JSQ), so that a choice costs the same for a
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from lbcore import draws, policies, streams
 from lbcore.calendar_queue import BLOCK, LATE, NOW, POOLED, Sums, file, join_busy, new_calendar, split
-from lbcore.compiled import inlined, kernel
+from lbcore.compiled import fresh, inlined, kernel
 
-SHORTEST, BELOW, SAMPLED, SAMPLED_TWICE, IN_TURN, RANDOM, CHOOSER = range(7)
+SHORTEST, BELOW, SAMPLED, SAMPLED_WITH_REPLACEMENT, IN_TURN, RANDOM, CHOOSER = range(7)
 SLOT, BUSY, TURN, FREE, N_FREE = range(5)  # of the place
 
 
@@ -130,7 +129,8 @@ def _depart(now, slots, threshold, place, queues, order, rank, first, due, follo
         slot += 1
 
 
-def _serve_body(chooser, poisson, settings, gaps, services, state, out):
+@fresh
+def _serve(chooser, poisson, settings, gaps, services, state, out):
     """Serve as many arrivals as there are `gaps`; return the server chosen last, and stop if there is none such."""
     rule, code, parameter, rate, slots, shares, scale, buffers, rates, cumulative = settings
     place, empty_at, second_until, queues = state.place, state.empty_at, state.second_until, state.queues
@@ -166,13 +166,13 @@ def _serve_body(chooser, poisson, settings, gaps, services, state, out):
             short = first[0]
         if short > 0:
             i = np.int64(order[streams.below(choices, short)])
-        elif rule in (SAMPLED, SAMPLED_TWICE):
-            i = policies.choose_sampled(queues, parameter, rule == SAMPLED_TWICE, memory, choices)
+        elif rule in (SAMPLED, SAMPLED_WITH_REPLACEMENT):
+            i = policies.choose_sampled(queues, parameter, rule == SAMPLED_WITH_REPLACEMENT, memory, choices)
         elif rule == IN_TURN:
             i = place[TURN]
             place[TURN] = i + 1 if i + 1 < n else 0
         elif rule == CHOOSER:
-            i = np.int64(chooser(code, parameter, queues, rates, cumulative, memory, choices))
+            i = policies.pick(chooser, code, parameter, queues, rates, cumulative, memory, choices)
             if i < 0 or i >= n:
                 break
         elif shares.size > 0:
@@ -227,15 +227,12 @@ def _serve_body(chooser, poisson, settings, gaps, services, state, out):
     return i
 
 
-_serve = numba.njit(nogil=True, error_model="numpy")(_serve_body)
-
-
-def _body(chooser, steps, poisson, interarrival, service, settings, state, out):
+@kernel
+def queue_lengths_kernel(chooser, steps, poisson, interarrival, service, settings, state, out):
     """Serve at most `steps` arrivals; return how many, and the server chosen last.
 
     Fewer are served when the state must be :func:`grown`, or when the server chosen last is none. Parameters as those
-    of :func:`lbcore.calendar_queue.idle_or_busy_kernel`, after `chooser`: a jitted function with the signature of
-    :func:`lbcore.policies.choose`, called under ``CHOOSER`` only.
+    of :func:`lbcore.calendar_queue.idle_or_busy_kernel`, after `chooser`, see :func:`lbcore.policies.pick`.
     """
     queues, gaps, services = state.queues, np.empty(BLOCK), np.empty(BLOCK)
     done, last = 0, 0
@@ -249,12 +246,3 @@ def _body(chooser, steps, poisson, interarrival, service, settings, state, out):
         last = _serve(chooser, poisson, settings, gaps[:m], services[:m], state, out)
         done += m
     return done, last
-
-
-any_chooser_kernel = numba.njit(nogil=True, error_model="numpy")(_body)  # compiled anew for a user's policy
-
-
-@kernel
-def queues_kernel(steps, poisson, interarrival, service, settings, state, out):
-    """Serve arrivals under a built-in policy, see :func:`_body`."""
-    return any_chooser_kernel(policies.choose, steps, poisson, interarrival, service, settings, state, out)

@@ -2,8 +2,10 @@
 
 A simulator hands over a *model* (see :class:`Model`) and what the user asked for::
 
-    return estimate.run(model, {"policy": policy, ...}, steps=events, rel_precision=rel_precision,
-                        replications=replications, seed=seed, threads=threads, progress=progress, live=live)
+    @estimate.passes_run_options
+    def simulate_markov(n_servers, load, policy, *, rates=None, events=None, **run):
+        ...
+        return estimate.run(model, {"policy": policy, ...}, steps=events, **run)
 
 ``model.report(sample)`` turns sums into a dict of named estimates with the methods ``sum``, ``ratio`` and
 ``probability`` of :class:`lbcore.intervals.Sample`; the first is the one that `rel_precision` refers to.
@@ -14,23 +16,23 @@ Each replication starts from an empty system, on its own stream, and is cut into
 threads: same seed, same bits. How warm-up and intervals are found stands in :mod:`lbcore.intervals`.
 """
 
+import inspect
 import math
-import operator
 import os
 import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
 from importlib import metadata
-from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
 from tqdm.auto import tqdm
 
-from lbcore import streams
+from lbcore import checks, streams
 from lbcore.intervals import Sample, column_slices, linearised, neighbour_correlation, warm_up
-from lbcore.records import Simulation
+from lbcore.results import Simulation
 
 _CELLS = 128  # cells kept of each replication, at most
 _LOOKS = (96, 128)  # numbers of cells at which `rel_precision` may end a run
@@ -72,17 +74,6 @@ def require_memory(needed, what):
         )
 
 
-def _count(value, name):
-    """Return `value` as an int >= 1, or raise; a float such as 1e6 will do."""
-    try:
-        number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer >= 1, not {value!r}") from None
-    if number < 1:
-        raise ValueError(f"{name} must be an integer >= 1, not {value!r}")
-    return number
-
-
 def run(
     model,
     asked,
@@ -119,31 +110,46 @@ def run(
 
     Raises
     ------
-    TypeError, ValueError
-        A number is not of the allowed range.
     MemoryError
         The states would not fit into the machine.
     """
     if replications is None:
         replications = min(32, max(2, 2**27 // max(1, int(model.bytes_per_replication))))
-    replications = _count(replications, "replications")
-    if rel_precision is not None and not (isinstance(rel_precision, Real) and 0.0 < rel_precision < 1.0):
-        raise ValueError(f"rel_precision must lie between 0 and 1, not {rel_precision!r}")
+    replications = checks.whole(replications, "replications")
+    if rel_precision is not None:
+        rel_precision = checks.real(rel_precision, "rel_precision", above=0, below=1)
     if steps is None and rel_precision is None:
         steps = max(10**6, replications, min(10**9, math.ceil(100 * model.relaxation_steps * replications)))
     elif steps is not None:
-        steps = _count(steps, model.unit)
-        if steps < replications:
-            raise ValueError(f"{steps} {model.unit} are too few for {replications} replications: one each is the least")
+        steps = checks.whole(
+            steps, model.unit, least=replications, why=f"one for each of the {replications} replications"
+        )
     if threads is None:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads = min(_count(threads, "threads"), replications)
+    threads = min(checks.whole(threads, "threads"), replications)
     needed = model.bytes_per_replication + 8.0 * _CELLS * sum(model.columns.values())
     require_memory(replications * needed, f"{replications} replications")
     seed = streams.resolve_seed(seed)
     asked = {**asked, "replications": replications, "seed": seed}
     begun = Run(model, asked, steps, rel_precision, streams.states(seed, replications), threads)
     return begun if live else begun.result(progress)
+
+
+def passes_run_options(simulate):
+    """Let a simulator take the options of :func:`run` as ``**run``, and its signature name them."""
+    signature, options = inspect.signature(simulate), inspect.signature(run).parameters
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    passed = [p for name, p in options.items() if p.kind is p.KEYWORD_ONLY and name != "steps"]
+    shown = signature.replace(parameters=own + passed)
+
+    @wraps(simulate)
+    def simulator(*arguments, **options):
+        for name in options.keys() - shown.parameters.keys():
+            raise TypeError(f"{simulate.__name__}() got an unexpected keyword argument {name!r}")
+        return simulate(*arguments, **options)
+
+    simulator.__signature__ = shown
+    return simulator
 
 
 class Run:

@@ -10,7 +10,7 @@ from scipy.stats import gamma, poisson
 
 from lbcore import explore, jbt, jiq, laws, policies, workload
 from lbcore.figures import Board
-from lbcore.records import Estimate
+from lbcore.results import Estimate
 
 _LATTICE = laws.lattice([0, 1, 5], [0.3, 0.5, 0.2])
 # what the slider "parameter" makes of each family

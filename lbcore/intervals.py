@@ -16,7 +16,7 @@ import math
 import numpy as np
 from scipy.special import stdtrit
 
-from lbcore.records import Estimate
+from lbcore.results import Estimate
 
 
 class Sample:

@@ -16,8 +16,8 @@ import scipy
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import stdtrit
 
-from lbcore import calendar_queue, laws, policies, streams, workload
-from lbcore.records import Estimate
+from lbcore import calendar_queue, checks, laws, policies, streams, workload
+from lbcore.results import Estimate
 
 _MOST_CELLS = 1 << 18  # of the grid for the workload
 
@@ -402,7 +402,7 @@ def simulate_near_fixed_point(n_servers, service, load, w, *, duration, replicat
     service times they are not. That of ``excess`` is at least ``load`` times, and that of ``mean_wait`` at least as
     much, as if a wait not seen took a mean service time.
     """
-    load, n = _checked(service, load), policies.whole(n_servers, "n_servers")
+    load, n = _checked(service, load), checks.whole(n_servers, "n_servers")
     w = laws.vector(w, "w")
     if not 0.0 < duration < math.inf:
         raise ValueError(f"duration must be a positive finite number, not {duration!r}")
@@ -448,7 +448,7 @@ def pair_excess(n_servers, service, load, w, *, replications=16, seed=None):
         ``P(W1 > w_i, W2 > w_j) - P(W1 > w_i) P(W2 > w_j)``, shape (m, m), with its 95 % half-width (Student). As
         servers are exchangeable all ordered pairs count: ``(n E[x_a x_b] - E x_max(a,b)) / (n - 1)`` is the joint tail.
     """
-    load, n = _checked(service, load), policies.whole(n_servers, "n_servers", 2)
+    load, n = _checked(service, load), checks.whole(n_servers, "n_servers", least=2)
     w, settled = laws.vector(w, "w") / service.mean, max(60.0, 60.0 / (n * (1.0 - load) ** 2))
     joints, tails = [], []
     for system in _systems(n, service, load, replications, seed):
@@ -471,7 +471,7 @@ def _over_replications(values, least=0.0):
 
 def _systems(n, service, load, replications, seed, start=None):
     """Yield replications that start from work in mean service times, by default that of infinitely many servers."""
-    replications = policies.whole(replications, "replications", 2)
+    replications = checks.whole(replications, "replications", least=2)
     packed, seeds = service.stretched(1 / service.mean).packed, streams.states(streams.resolve_seed(seed), replications)
     for stream in seeds:
         work = workload.equilibrium_work(n, load, service, stream) if start is None else start

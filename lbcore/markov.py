@@ -15,14 +15,12 @@ J = expected length, itself included, of the queue that an arrival joins. The fi
 """
 
 import math
-from functools import partial
 
-import numba
 import numpy as np
 
-from lbcore import draws, estimate, lanes, policies, streams
+from lbcore import checks, draws, estimate, lanes, policies, streams
 from lbcore.compiled import kernel
-from lbcore.records import Estimate
+from lbcore.results import Estimate
 
 LEVELS = 64  # the occupancy is reported for 1 .. LEVELS jobs
 _COLUMNS = {
@@ -38,6 +36,16 @@ _COLUMNS = {
 }
 _OCCUPANCY = len(_COLUMNS) - 1  # where that column starts
 _SHORTEST, _BELOW, _SAMPLED = lanes.SHORTEST, lanes.BELOW, lanes.SAMPLED
+_RULES = {  # of the occupancy chain, for equal servers; every other policy runs with the jobs of every server
+    policies.RANDOM: _BELOW,  # with a threshold that no queue reaches
+    policies.RANDOM_BY_RATE: _BELOW,
+    policies.JBT: _BELOW,
+    policies.JBT_BY_RATE: _BELOW,
+    policies.JSQ: _SHORTEST,
+    policies.JSQ_D: _SAMPLED,
+    policies.JSQ_D_WITH_REPLACEMENT: _SAMPLED,
+}
+_UNSTABLE = "from 1 on the queues grow for ever under every policy"
 _RESOLUTION = 2.0**-30  # no interval is narrower than this, see the notes of :func:`_occupancy_kernel`
 _LOW32, _U32 = np.uint64(2**32 - 1), np.uint64(32)
 
@@ -164,16 +172,17 @@ def _occupancy_kernel(setting, counts, areas, place, stream, steps, out):
     return done
 
 
-def _servers_body(chooser, setting, state, steps, out):
+@kernel
+def _servers_kernel(chooser, setting, state, steps, out):
     """Run the per-server chain for at most `steps` events; return how many were run.
 
-    Fewer than `steps` are run if the longest queue has reached the end of `counts`; -1 is returned, with what it
-    chose in ``place[1]``, if `chooser` chose none of the servers.
+    Fewer than `steps` are run if the longest queue has reached the end of `counts`; -1 is returned, with what was
+    chosen in ``place[1]``, if that is none of the servers.
 
     Parameters
     ----------
-    chooser : jitted function
-        With the arguments and result of :func:`policies.choose`.
+    chooser : None or jitted function
+        See :func:`policies.pick`.
     setting : tuple
         code and parameter of the policy, level whose crossings are counted, arrival rate; and, shape (n,): service
         rates, their running sums, their alias table (two arrays, see :func:`draws.alias_table`).
@@ -198,7 +207,7 @@ def _servers_body(chooser, setting, state, steps, out):
         if counts[1] == n:
             all_busy += w
         if streams.uniform(stream) * whole < arrival_rate or total == 0:
-            server = np.int64(chooser(code, parameter, queues, rates, cumulative, memory, stream))
+            server = policies.pick(chooser, code, parameter, queues, rates, cumulative, memory, stream)
             if server < 0 or server >= n:
                 place[1] = server
                 done = -1
@@ -239,15 +248,6 @@ def _servers_body(chooser, setting, state, steps, out):
     return done
 
 
-_servers_any = numba.njit(nogil=True, error_model="numpy")(_servers_body)  # compiled anew for a user's policy
-
-
-@kernel
-def _servers_kernel(setting, state, steps, out):
-    """Run the per-server chain under a built-in policy, see :func:`_servers_body`."""
-    return _servers_any(policies.choose, setting, state, steps, out)
-
-
 class _Chain:
     """What both chains tell the driver, see :class:`estimate.Model`."""
 
@@ -260,13 +260,7 @@ class _Chain:
     def __init__(self, n_servers, load, policy, total_rate):
         self.n, self.policy, self.arrival_rate = n_servers, policy, load * total_rate
         alone = 1.0 / (1.0 - math.sqrt(load)) ** 2  # relaxation time of one server by itself
-        if policy.blind:
-            slowest = alone
-        elif policy.uses_threshold:
-            slowest = min(alone, float(policy.parameter) ** 2)
-        else:
-            slowest = 1.0 if policy.code == policies.JSQ else 1.0 / (1.0 - load)
-        self.relaxation_steps = 2.0 * load * n_servers * max(slowest, alone / n_servers)
+        self.relaxation_steps = 2.0 * load * n_servers * max(policy.imbalance(load, alone), alone / n_servers)
 
     def report(self, sample):
         """Return the estimates, the mean number of jobs first."""
@@ -326,7 +320,7 @@ class _State:
 
 
 class _OccupancyChain(_Chain):
-    """Equal servers of rate 1 under an exchangeable policy."""
+    """Equal servers of rate 1 under one of the policies in ``_RULES``."""
 
     def __init__(self, n_servers, load, policy):
         super().__init__(n_servers, load, policy, float(n_servers))
@@ -335,18 +329,17 @@ class _OccupancyChain(_Chain):
         weight = 1.0 / (self.arrival_rate + busy)
         arrive = np.minimum(self.arrival_rate * weight * 2.0**64, 2.0**64 - 2048.0).astype(np.uint64)
         arrive[0] = np.uint64(2**64 - 1)
-        self.rule, self.accept = _SHORTEST if code == policies.JSQ else _BELOW, np.zeros(1, np.int64)
-        replaced = code == policies.JSQ_D_REPLACED
-        if replaced or code == policies.JSQ_D:
-            self.rule = _SAMPLED
-            self.accept = np.ceil(_all_among(n, d, replaced) * 2.0**32).astype(np.int64)
+        self.rule, self.accept = _RULES[code], np.zeros(1, np.int64)
+        replacement = code == policies.JSQ_D_WITH_REPLACEMENT
+        if self.rule == _SAMPLED:
+            self.accept = np.ceil(_all_among(n, d, replacement) * 2.0**32).astype(np.int64)
         self.threshold = d if policy.uses_threshold else 2**62  # random routing: no queue is too long
         self.setting = self.rule, self.threshold, n, weight, arrive, self.accept
         # where all three identities would give the mean without a simulation, one or two are left out
-        alone = n == 1 or policy.blind or (self.rule == _SAMPLED and d == 1)
-        self.identities = 1 if alone else 2 if n == 2 and policy.idle_or_busy_only else 3
+        alone = n == 1 or policy.oblivious or (self.rule == _SAMPLED and d == 1)
+        self.identities = 1 if alone else 2 if n == 2 and policy.sees_idle_only else 3
         self.bytes_per_replication = 4096
-        self.pair = (0.0, 0.0, n * float(n)) if replaced else (0.5, 0.25, n * (n - 1.0))  # see lanes.run
+        self.pair = (0.0, 0.0, n * float(n)) if replacement else (0.5, 0.25, n * (n - 1.0))  # see lanes.run
         self.group = lanes.LANES if (True, self.threshold < lanes.LEVELS, d == 2)[self.rule] else 1
 
     def start(self, stream):
@@ -418,22 +411,18 @@ class _ServersChain(_Chain):
         return _State(stream, [0, 0], np.zeros(self.n, np.int64), self.policy.new_memory(self.n))
 
     def advance(self, state, steps, out):
-        user = self.policy.function is not None
-        run = partial(_servers_any, self.policy.chooser) if user else _servers_kernel
         while steps > 0:
-            done = run(self.setting, state.arrays(), steps, out)
+            done = _servers_kernel(self.policy.chooser, self.setting, state.arrays(), steps, out)
             if done < 0:
-                raise ValueError(
-                    f"policy {self.policy} chose server {state.place[1]}; servers are numbered 0 to {self.n - 1}"
-                )
+                self.policy.refuse(state.place[1], self.n)
             steps -= done
             state.grow_if_full()
 
 
-def _all_among(n, d, replaced):
+def _all_among(n, d, replacement):
     """Return P(all of d sampled servers are among q given ones of n), shape (n + 1,), for q = 0 .. n."""
     q = np.arange(n + 1.0)
-    if replaced:
+    if replacement:
         return (q / n) ** d
     steps = ((q[1:] - d) / q[1:]).clip(0.0)  # P(q - 1) / P(q)
     return np.append(np.cumprod(steps[::-1])[::-1], 1.0)
@@ -444,8 +433,8 @@ def _check_stable(policy, rates, load):
     n, arrival_rate = rates.size, load * rates.sum()
     if policy.code in (policies.RANDOM, policies.ROUND_ROBIN):
         share = np.array([1.0 / n])  # of all jobs, that go to the slowest 1, 2, ... servers whatever the queues
-    elif policy.code in (policies.JSQ_D, policies.JSQ_D_REPLACED):
-        share = _all_among(n, policy.parameter, policy.code == policies.JSQ_D_REPLACED)[1:]
+    elif policy.code in (policies.JSQ_D, policies.JSQ_D_WITH_REPLACEMENT):
+        share = _all_among(n, policy.parameter, policy.code == policies.JSQ_D_WITH_REPLACEMENT)[1:]
     else:
         return
     served = np.cumsum(np.sort(rates))[: share.size]
@@ -459,6 +448,7 @@ def _check_stable(policy, rates, load):
         )
 
 
+@estimate.passes_run_options
 def simulate_markov(
     n_servers,
     load,
@@ -466,12 +456,7 @@ def simulate_markov(
     *,
     rates=None,
     events=None,
-    rel_precision=None,
-    replications=None,
-    seed=None,
-    threads=None,
-    progress=True,
-    live=False,
+    **run,
 ):
     """Simulate servers with Poisson arrivals and exponential service.
 
@@ -487,8 +472,8 @@ def simulate_markov(
         Service rates, > 0; all 1 by default.
     events : int >= 1, optional
         Arrivals and departures to simulate, in all replications together.
-    rel_precision, replications, seed, threads, progress, live
-        See :func:`lbcore.estimate.run`.
+    **run
+        rel_precision, replications, seed, threads, progress, live: see :func:`lbcore.estimate.run`.
 
     Returns
     -------
@@ -505,8 +490,8 @@ def simulate_markov(
 
     Raises
     ------
-    TypeError, ValueError
-        A number out of its range; a policy that is none, does not fit the servers or is not stable.
+    ValueError
+        The policy does not fit the servers, or is known not to be stable.
     MemoryError
         More servers or replications than the machine can hold.
 
@@ -519,59 +504,20 @@ def simulate_markov(
     --------
     >>> lb.simulate_markov(2, 0.9, lb.jsq(), events=10**7, seed=1).mean_wait
     """
-    n = policies.whole(n_servers, "n_servers")
-    load = _check_load(load)
-    if not isinstance(policy, policies.Policy):
-        raise TypeError(
-            "policy must be one made by lb.random(), lb.jsq(), lb.jsq_d(d), lb.jiq(), lb.jbt(r), lb.round_robin() "
-            f"or lb.policy(function), not {policy!r}"
-        )
+    n = checks.whole(n_servers, "n_servers")
+    load = checks.real(load, "load", above=0, below=1, why=_UNSTABLE)
+    checks.made_by(policy, "policy", policies.Policy, policies.MAKERS)
     estimate.require_memory(100.0 * n, f"{n} servers")
     asked = {"n_servers": n, "load": load, "policy": policy}
-    if rates is None and policy.exchangeable:
+    if rates is None and policy.code in _RULES:
         policy.check(n)
         model = _OccupancyChain(n, load, policy)
     else:
         if rates is not None:
-            asked["rates"] = rates = _check_rates(rates, n)
+            asked["rates"] = rates = checks.vector(rates, "rates", size=n, above=0)
         else:
             rates = np.ones(n)
         policy.check(n, rates)
         _check_stable(policy, rates, load)
         model = _ServersChain(rates, load, policy)
-    return estimate.run(
-        model,
-        asked,
-        steps=events,
-        rel_precision=rel_precision,
-        replications=replications,
-        seed=seed,
-        threads=threads,
-        progress=progress,
-        live=live,
-    )
-
-
-def _check_load(load):
-    try:
-        number = float(load)
-    except (TypeError, ValueError):
-        raise TypeError(f"load must be a number between 0 and 1, not {load!r}") from None
-    if not 0.0 < number < 1.0:
-        raise ValueError(
-            f"load must be between 0 and 1, not {number:g}: it is the total arrival rate over the total service "
-            "rate, and at 1 or more the queues grow for ever under every policy"
-        )
-    return number
-
-
-def _check_rates(rates, n):
-    try:
-        array = np.array(rates, dtype=float)
-    except (TypeError, ValueError):
-        raise TypeError("rates must be an array of service rates, one for each server") from None
-    if array.shape != (n,):
-        raise ValueError(f"rates must hold one service rate for each of the {n} servers, not shape {array.shape}")
-    if not (np.isfinite(array).all() and (array > 0.0).all()):
-        raise ValueError("rates must all be finite and greater than 0")
-    return array
+    return estimate.run(model, asked, steps=events, **run)

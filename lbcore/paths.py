@@ -20,7 +20,7 @@ import numpy as np
 from lbcore import checks, estimate, streams
 from lbcore.compiled import kernel
 from lbcore.finite import check_start
-from lbcore.records import Estimate
+from lbcore.results import Estimate
 from lbcore.streams import load, store, take_exponential, take_normal
 
 _MOST_POINTS = 10**7

@@ -1,13 +1,16 @@
 """Dispatching policies: small frozen records, and the kernels that choose a server.
 
 A built-in policy is an integer code and a parameter, read by :func:`choose`, so that one cached kernel
-serves them all. A user's own policy is a jitted function (see :func:`policy`). Either way a simulator
-calls ``record.chooser(code, parameter, queues, rates, cumulative, memory, stream)``.
+serves them all. A user's own policy is a jitted function (see :func:`policy`). Either way a simulator calls
+``pick(record.chooser, record.code, record.parameter, queues, rates, cumulative, memory, stream)``.
 Every policy sees all jobs at a server, the one in service included.
+
+To add a policy: a code, its branch in :func:`choose` and a function that makes its record, all in this file. What
+the record does not say of it counts as unknown, and simulators then assume the worst. Kernels that do one policy
+faster are no part of what it is: a simulator lists the codes that it has such a kernel for.
 """
 
 import math
-import operator
 import sys
 import types
 from collections.abc import Callable
@@ -16,10 +19,12 @@ from dataclasses import dataclass, field
 import numba
 import numpy as np
 
-from lbcore import streams
-from lbcore.compiled import kernel
+from lbcore import checks, streams
+from lbcore.compiled import fresh, kernel
 
-RANDOM, RANDOM_BY_RATE, ROUND_ROBIN, JSQ, JSQ_D, JSQ_D_REPLACED, JBT, JBT_BY_RATE, USER = range(9)
+RANDOM, RANDOM_BY_RATE, ROUND_ROBIN, JSQ, JSQ_D, JSQ_D_WITH_REPLACEMENT = range(6)
+JBT, JBT_BY_RATE, IDLE_ONE_FIRST, USER = range(6, 10)
+MAKERS = "lb.jsq(), lb.jbt(r), lb.random(), ... or lb.policy(function)"
 _NO_THRESHOLD = 2**62  # longer than any queue
 
 
@@ -93,14 +98,14 @@ def choose_below(queues, threshold, rates, cumulative, by_rate, stream):
 
 
 @kernel
-def choose_sampled(queues, d, replaced, memory, stream):
+def choose_sampled(queues, d, replacement, memory, stream):
     """Return the shortest of `d` servers sampled uniformly, ties uniform among the samples.
 
     Without replacement `memory` holds a permutation of the servers, shuffled a little further each time.
     """
     n, chosen, shortest = queues.size, 0, -1
     for k in range(d):
-        if replaced:
+        if replacement:
             i = streams.below(stream, n)
         else:
             j = k + streams.below(stream, n - k)
@@ -114,7 +119,7 @@ def choose_sampled(queues, d, replaced, memory, stream):
 
 @kernel
 def choose(code, parameter, queues, rates, cumulative, memory, stream):
-    """Return the server that a built-in policy sends the next job to.
+    """Return the server that a built-in policy sends the next job to, -1 if there is no such policy.
 
     Parameters
     ----------
@@ -137,13 +142,25 @@ def choose(code, parameter, queues, rates, cumulative, memory, stream):
         return choose_shortest(queues, stream)
     if code in (JBT, JBT_BY_RATE):
         return choose_below(queues, parameter, rates, cumulative, code == JBT_BY_RATE, stream)
-    if code in (JSQ_D, JSQ_D_REPLACED):
-        return choose_sampled(queues, parameter, code == JSQ_D_REPLACED, memory, stream)
+    if code in (JSQ_D, JSQ_D_WITH_REPLACEMENT):
+        return choose_sampled(queues, parameter, code == JSQ_D_WITH_REPLACEMENT, memory, stream)
     if code == ROUND_ROBIN:
         turn = memory[0]
         memory[0] = turn + 1 if turn + 1 < queues.size else 0
         return turn
-    return choose_random(rates, cumulative, code == RANDOM_BY_RATE, stream)
+    if code == IDLE_ONE_FIRST:
+        return choose_below(queues, 1 if queues.min() == 0 else 2, rates, cumulative, False, stream)
+    if code in (RANDOM, RANDOM_BY_RATE):
+        return choose_random(rates, cumulative, code == RANDOM_BY_RATE, stream)
+    return -1
+
+
+@kernel
+def pick(chooser, code, parameter, queues, rates, cumulative, memory, stream):
+    """Return what a user's `chooser` chooses, or :func:`choose` where `chooser` is None."""
+    if chooser is None:
+        return np.int64(choose(code, parameter, queues, rates, cumulative, memory, stream))
+    return np.int64(chooser(code, parameter, queues, rates, cumulative, memory, stream))
 
 
 @dataclass(frozen=True, repr=False)
@@ -158,41 +175,43 @@ class Policy:
         Which built-in rule :func:`choose` applies, or ``USER``.
     parameter : int
         Number of sampled servers d, or threshold r; 0 where there is none.
+    asks : float or None
+        Queue lengths that the dispatcher asks for at each arrival, ``math.inf`` for all. None if servers report by
+        themselves, or if it is not known.
+    uses_threshold : bool
+        Whether this is JBT(r), JIQ included; the threshold is `parameter`.
+    distinct : bool
+        Whether `parameter` different servers are needed; a permutation of all is then remembered.
     function : callable or None
         The user's own jitted function.
     memory : ndarray or None
         What a user's function remembers, as it is at the start of every replication.
+    chooser : callable or None
+        The user's function with the signature of :func:`choose`, for :func:`pick`.
     """
 
     name: str
     code: int
     parameter: int = 0
+    asks: float | None = None
+    uses_threshold: bool = False
+    distinct: bool = False
     function: Callable | None = None
     memory: np.ndarray | None = field(default=None, compare=False)
-    chooser: Callable = field(default=choose, compare=False)
+    chooser: Callable | None = field(default=None, compare=False)
 
     def __repr__(self):
         return self.name
 
     @property
-    def blind(self) -> bool:
+    def oblivious(self) -> bool:
         """Whether the policy looks at no queue at all."""
-        return self.code in (RANDOM, RANDOM_BY_RATE, ROUND_ROBIN) or self.parameter == _NO_THRESHOLD
+        return self.asks == 0
 
     @property
-    def idle_or_busy_only(self) -> bool:
+    def sees_idle_only(self) -> bool:
         """Whether the policy looks at nothing but which servers are idle."""
-        return self.blind or (self.uses_threshold and self.parameter == 1)
-
-    @property
-    def uses_threshold(self) -> bool:
-        """Whether this is JBT(r), JIQ included; the threshold is `parameter`."""
-        return self.code in (JBT, JBT_BY_RATE)
-
-    @property
-    def exchangeable(self) -> bool:
-        """Whether, at equal rates, the choice depends on the counts of servers by queue length only."""
-        return self.code not in (ROUND_ROBIN, USER)
+        return self.oblivious or (self.uses_threshold and self.parameter == 1)
 
     def messages(self, n_servers) -> float | None:
         """Return the messages per arrival between dispatcher and servers, None if they must be counted.
@@ -200,15 +219,42 @@ class Policy:
         A queue length asked for is two messages, question and answer. Under JBT(r) a server reports when it
         falls below r jobs, at most once per arrival. Of a user's policy nothing is known.
         """
-        if self.blind:
-            return 0.0
-        return {JSQ: 2.0 * n_servers, JSQ_D: 2.0 * self.parameter, JSQ_D_REPLACED: 2.0 * self.parameter}.get(self.code)
+        return None if self.asks is None else 2.0 * (n_servers if self.asks == math.inf else self.asks)
+
+    def imbalance(self, load, alone) -> float:
+        """Return about how many mean service times it takes to forget that queues differ.
+
+        `alone` is the relaxation time of one queue by itself, the longest there is: that of a policy not known.
+        """
+        if self.oblivious:
+            return alone
+        if self.uses_threshold:
+            return min(alone, float(self.parameter) ** 2)
+        if self.asks == math.inf:
+            return 1.0
+        return 1.0 / (1.0 - load) if self.asks or self.function else alone
+
+    def unpooled(self, n_servers) -> float:
+        """Return how many times longer than one pooled server `n_servers` queues remember, from 1 to `n_servers`.
+
+        As their means do: queues that share no work, or of a policy not known, `n_servers` times; under JBT by the
+        limit for a constant threshold (Zhou, Tan and Shroff 2018).
+        """
+        n = float(n_servers)
+        if self.uses_threshold and n > 1 and not self.oblivious:
+            far = n ** -min(self.parameter, 1000)
+            return min(n, (1.0 + (n - 2.0) * far) / (1.0 - far / n))
+        return 1.0 if self.asks else n
+
+    def refuse(self, server, n_servers):
+        """Raise ValueError: the policy has chosen `server`, which is none."""
+        raise ValueError(f"policy {self} chose server {server}; servers are numbered 0 to {n_servers - 1}")
 
     def new_memory(self, n_servers) -> np.ndarray:
         """Return the memory that one replication starts with."""
         if self.memory is not None:
             return self.memory.copy()
-        return np.arange(n_servers if self.code == JSQ_D else 1)
+        return np.arange(n_servers if self.distinct else 1)
 
     def check(self, n_servers, rates=None) -> None:
         """Refuse a policy that cannot work with `n_servers` servers; try out a user's function.
@@ -222,7 +268,7 @@ class Policy:
         ValueError
             d > `n_servers`; or a user's function raises, returns no server, or changes the queues.
         """
-        if self.code == JSQ_D and self.parameter > n_servers:
+        if self.distinct and self.parameter > n_servers:
             raise ValueError(
                 f"{self.name} samples d = {self.parameter} different servers, but there are only {n_servers}; "
                 "d must be at most the number of servers"
@@ -231,37 +277,21 @@ class Policy:
             _try_out(self, n_servers, np.ones(n_servers) if rates is None else np.asarray(rates, float))
 
 
-def whole(value, what, least=1) -> int:
-    """Return `value` as an int, or say what is allowed."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{what} must be an integer >= {least}, not {value!r}") from None
-    if number < least:
-        raise ValueError(f"{what} must be an integer >= {least}, not {number}")
-    return number
-
-
-def _flag(value, what) -> bool:
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{what} must be True or False, not {value!r}")
-    return bool(value)
-
-
 def random(by_rate=False) -> Policy:
     """Random routing: each server with equal probability, or in proportion to its service rate."""
-    by_rate = _flag(by_rate, "by_rate")
-    return Policy("random by rate" if by_rate else "random", RANDOM_BY_RATE if by_rate else RANDOM)
+    if checks.flag(by_rate, "by_rate"):
+        return Policy("random by rate", RANDOM_BY_RATE, asks=0)
+    return Policy("random", RANDOM, asks=0)
 
 
 def round_robin() -> Policy:
     """Round robin: servers 0, 1, ..., n - 1, 0, ... in turn."""
-    return Policy("round robin", ROUND_ROBIN)
+    return Policy("round robin", ROUND_ROBIN, asks=0)
 
 
 def jsq() -> Policy:
     """Join-Shortest-Queue: a server with the fewest jobs, the one in service counted; ties uniform."""
-    return Policy("JSQ", JSQ)
+    return Policy("JSQ", JSQ, asks=math.inf)
 
 
 def jsq_d(d, replacement=False) -> Policy:
@@ -274,10 +304,10 @@ def jsq_d(d, replacement=False) -> Policy:
     replacement : bool
         Whether the same server may be sampled twice.
     """
-    d = whole(d, "d, the number of sampled servers,")
-    if _flag(replacement, "replacement"):
-        return Policy(f"JSQ({d}) with replacement", JSQ_D_REPLACED, d)
-    return Policy(f"JSQ({d})", JSQ_D, d)
+    d = checks.whole(d, "d", why="it is the number of sampled servers")
+    if checks.flag(replacement, "replacement"):
+        return Policy(f"JSQ({d}) with replacement", JSQ_D_WITH_REPLACEMENT, d, asks=d)
+    return Policy(f"JSQ({d})", JSQ_D, d, asks=d, distinct=True)
 
 
 def jbt(r, by_rate=False) -> Policy:
@@ -292,19 +322,35 @@ def jbt(r, by_rate=False) -> Policy:
     by_rate : bool
         Random in proportion to the service rates instead of uniformly.
     """
-    if isinstance(r, float) and r == math.inf:
-        threshold = _NO_THRESHOLD
-    else:
-        threshold = min(whole(r, "r, the threshold of JBT,"), _NO_THRESHOLD)
-    by_rate = _flag(by_rate, "by_rate")
-    name = f"JBT({r})" + (" by rate" if by_rate else "")
-    return Policy(name, JBT_BY_RATE if by_rate else JBT, threshold)
+    never = isinstance(r, float) and r == math.inf
+    if not never:
+        r = checks.whole(r, "r", why="it is the threshold of JBT; math.inf makes it random routing")
+    return _below(f"JBT({r})", _NO_THRESHOLD if never else min(r, _NO_THRESHOLD), by_rate)
 
 
 def jiq(by_rate=False) -> Policy:
     """Join-Idle-Queue: a random idle server if there is one, else a random server; the same as JBT(1)."""
-    by_rate = _flag(by_rate, "by_rate")
-    return Policy("JIQ by rate" if by_rate else "JIQ", JBT_BY_RATE if by_rate else JBT, 1)
+    return _below("JIQ", 1, by_rate)
+
+
+def _below(name, threshold, by_rate):
+    """Return JBT with any threshold, under a name."""
+    by_rate = checks.flag(by_rate, "by_rate")
+    return Policy(
+        name + " by rate" * by_rate,
+        JBT_BY_RATE if by_rate else JBT,
+        threshold,
+        asks=0 if threshold == _NO_THRESHOLD else None,
+        uses_threshold=True,
+    )
+
+
+def idle_one_first() -> Policy:
+    """Idle-One-First: a random idle server, else a random one with exactly one job, else a random one.
+
+    Gupta and Walton (2019), Oper. Res. 67.
+    """
+    return Policy("I1F", IDLE_ONE_FIRST)
 
 
 def policy(function=None, *, memory=None):
@@ -348,12 +394,13 @@ def policy(function=None, *, memory=None):
         memory = np.array(memory)
         if memory.dtype.kind not in "iuf" or memory.ndim == 0:
             raise TypeError("the memory of a policy must be an array of numbers")
-    return Policy(python.__name__, USER, 0, python, memory, _chooser(python, memory is not None))
+    chooser = _chooser(python, memory is not None)
+    return Policy(python.__name__, USER, function=python, memory=memory, chooser=chooser)
 
 
 def _chooser(python, remembers, **options):
     """Compile a user's function, and give it the signature of :func:`choose`."""
-    function = numba.njit(nogil=True, error_model="numpy", **options)(python)
+    function = fresh(python, **options)
     if remembers:
 
         def chooser(code, parameter, queues, rates, cumulative, memory, stream):
@@ -363,7 +410,7 @@ def _chooser(python, remembers, **options):
         def chooser(code, parameter, queues, rates, cumulative, memory, stream):
             return function(queues, rates, stream)
 
-    return numba.njit(nogil=True, error_model="numpy", **options)(chooser)
+    return fresh(chooser, **options)
 
 
 def _try_out(record, n_servers, rates) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbcore import policies
+from lbcore import checks
 
 _LARGEST_STEP = 10**7  # arrivals and services of a slot in units of their common divisor
 
@@ -72,7 +72,7 @@ def _variance(law):
 
 def slot_laws(arrivals, services, n_servers, epsilon=None) -> SlotLaws:
     """Check the laws of a slot and set the arrival rate, see :func:`pooled_mean` for the arguments."""
-    n = policies.whole(n_servers, "n_servers")
+    n = checks.whole(n_servers, "n_servers")
     if hasattr(services, "mean") or not isinstance(services, Iterable):
         distinct, which = [services], np.zeros(n, np.int64)
     else:

@@ -13,14 +13,12 @@ and the last term is Eq. (7) of the paper: it vanishes as epsilon does exactly w
 """
 
 import math
-from functools import partial
 
-import numba
 import numpy as np
 
-from lbcore import estimate, policies, pooled, streams
+from lbcore import checks, estimate, policies, pooled, streams
 from lbcore.compiled import kernel
-from lbcore.records import Estimate
+from lbcore.results import Estimate
 
 LEVELS = 64  # the tail of the distance is reported at 1 .. LEVELS
 _RESOLUTION = 1e-9  # no interval of the mean is relatively narrower: so well is the pooled mean known
@@ -76,13 +74,14 @@ def _resolve(byte, cumulative, values, words):
     return values[low], words
 
 
-def _slots_body(chooser, code, parameter, threshold, rates, cumulative_rates, draws, state, steps, out):
+@kernel
+def _slots_kernel(chooser, code, parameter, threshold, rates, cumulative_rates, draws, state, steps, out):
     """Run `steps` slots, or fewer if `chooser` chooses no server; return how many were run.
 
     Parameters
     ----------
-    chooser : jitted function
-        With the arguments and result of :func:`policies.choose`; `code` and `parameter` are the first.
+    chooser, code, parameter
+        See :func:`policies.pick`.
     threshold : int
         r of the region R^(r) that distances are measured to.
     rates, cumulative_rates : ndarray of float64, shape (n,)
@@ -131,7 +130,7 @@ def _slots_body(chooser, code, parameter, threshold, rates, cumulative_rates, dr
                     skip -= queues[server] < parameter
                     server += 1
         else:
-            server = np.int64(chooser(code, parameter, queues, rates, cumulative_rates, memory, policy_stream))
+            server = policies.pick(chooser, code, parameter, queues, rates, cumulative_rates, memory, policy_stream)
             if server < 0 or server >= n:
                 place[1] = server
                 done = -1
@@ -205,15 +204,6 @@ def _slots_body(chooser, code, parameter, threshold, rates, cumulative_rates, dr
     return done
 
 
-_slots_any = numba.njit(nogil=True, error_model="numpy")(_slots_body)  # compiled anew for a user's policy
-
-
-@kernel
-def _slots_kernel(code, parameter, threshold, rates, cumulative_rates, draws, state, steps, out):
-    """Run slots under a built-in policy, see :func:`_slots_body`."""
-    return _slots_any(policies.choose, code, parameter, threshold, rates, cumulative_rates, draws, state, steps, out)
-
-
 class _Slots:
     """What the slotted model tells the driver, see :class:`estimate.Model`."""
 
@@ -229,15 +219,8 @@ class _Slots:
         self.draws = (*_byte_table([*laws.services, laws.arrivals]), laws.which)
         self.chunk_steps = max(1, int(2e6 / (20.0 + 2.0 * n)))
         self.bytes_per_replication = 4096 + 16 * n + policy.new_memory(n).nbytes
-        # A queue with drift -epsilon and noise zeta forgets in 2 zeta / epsilon^2 slots; n that share no
-        # work, in about n times that; JBT lies between as its mean does, by the limit for constant r.
-        slower = 1.0
-        if policy.blind or policy.function is not None:
-            slower = n
-        elif policy.uses_threshold and n > 1:
-            far = float(n) ** -min(policy.parameter, 1000)
-            slower = min(n, (1 + (n - 2) * far) / (1 - far / n))
-        self.relaxation_steps = slower * 2.0 * self.noise / self.epsilon**2
+        # a queue with drift -epsilon and noise zeta forgets in 2 zeta / epsilon^2 slots
+        self.relaxation_steps = policy.unpooled(n) * 2.0 * self.noise / self.epsilon**2
 
     def start(self, stream):
         """Return the state; arrivals and services draw from `stream`, the policy from a stream of its own."""
@@ -255,10 +238,9 @@ class _Slots:
     def advance(self, state, steps, out):
         """Run `steps` slots and add their sums to `out`."""
         policy = self.policy
-        run = _slots_kernel if policy.function is None else partial(_slots_any, policy.chooser)
         arguments = self.threshold, self.rates, self.cumulative_rates, self.draws, state, steps, out
-        if run(policy.code, policy.parameter, *arguments) < 0:
-            raise ValueError(f"policy {policy} chose server {state[3][1]}; servers are numbered 0 to {self.n - 1}")
+        if _slots_kernel(policy.chooser, policy.code, policy.parameter, *arguments) < 0:
+            policy.refuse(state[3][1], self.n)
 
     def report(self, sample):
         """Return the estimates, the mean number of tasks first."""
@@ -296,6 +278,7 @@ class _Slots:
         return estimates
 
 
+@estimate.passes_run_options
 def simulate_slotted(
     n_servers,
     epsilon,
@@ -305,12 +288,7 @@ def simulate_slotted(
     *,
     threshold=None,
     slots=None,
-    rel_precision=None,
-    replications=None,
-    seed=None,
-    threads=None,
-    progress=True,
-    live=False,
+    **run,
 ):
     """Simulate the slotted model of Zhou, Tan and Shroff (2018), arXiv 1808.06911, exactly.
 
@@ -330,8 +308,8 @@ def simulate_slotted(
         r of the region R^(r) that distances are measured to; by default JBT's own, else log2(1 / epsilon).
     slots : int >= 1, optional
         Slots to simulate, in all replications together.
-    rel_precision, replications, seed, threads, progress, live
-        See :func:`lbcore.estimate.run`.
+    **run
+        rel_precision, replications, seed, threads, progress, live: see :func:`lbcore.estimate.run`.
 
     Returns
     -------
@@ -351,9 +329,9 @@ def simulate_slotted(
 
     Raises
     ------
-    TypeError, ValueError
-        A number out of its range; laws not on finitely many whole numbers, which the paper assumes; a policy
-        that is none, does not fit the servers or is not stable.
+    ValueError
+        Laws not on finitely many whole numbers, which the paper assumes; a policy that does not fit the servers or is
+        known not to be stable.
     MemoryError
         More servers or replications than the machine can hold.
 
@@ -366,9 +344,8 @@ def simulate_slotted(
     >>> batch, offer = lb.laws.pmf([0, 4], [0.5, 0.5]), lb.laws.pmf([0, 2], [0.5, 0.5])
     >>> lb.simulate_slotted(2, 0.05, lb.jbt(4), batch, offer, slots=10**7, seed=1).excess
     """
-    if not isinstance(policy, policies.Policy):
-        raise TypeError(f"policy must be one made by lb.jbt(r), lb.jsq(), ... or lb.policy(f), not {policy!r}")
-    n = policies.whole(n_servers, "n_servers")
+    checks.made_by(policy, "policy", policies.Policy, policies.MAKERS)
+    n = checks.whole(n_servers, "n_servers")
     estimate.require_memory(24.0 * n, f"{n} servers")
     laws = pooled.slot_laws(arrivals, services, n, epsilon)
     rates = laws.service_rates
@@ -383,7 +360,7 @@ def simulate_slotted(
         if policy.code == policies.JBT:
             notes = ("The servers differ: stability is proved for JBT that chooses by rate (by_rate=True).",)
     if threshold is not None:
-        threshold = policies.whole(threshold, "threshold")
+        threshold = checks.whole(threshold, "threshold")
     elif policy.uses_threshold:
         threshold = policy.parameter
     else:
@@ -400,10 +377,5 @@ def simulate_slotted(
         _Slots(laws, policy, min(threshold, _FAR), notes),
         asked,
         steps=slots,
-        rel_precision=rel_precision,
-        replications=replications,
-        seed=seed,
-        threads=threads,
-        progress=progress,
-        live=live,
+        **run,
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from lbcore import calendar_queue, checks, departures, draws, estimate, laws, policies
 from lbcore.profile import Levels, fold
-from lbcore.records import Estimate
+from lbcore.results import Estimate
 
 _STARTS = ("empty", "infinite-server")
 
@@ -76,7 +76,7 @@ class _Servers:
         exact = self.poisson and service.fourth_moment_finite and load < 1.0 and not self.bounded
         self._pooled_work = load * (1.0 + service.cv2) / (2 * n * (1.0 - load)) if exact and n > 1 else None
         self.notes = tuple(_moment_notes(service, gaps))
-        if shares is not None and not policy.blind and not self.bounded and self.rate * shares.max() >= 1.0:
+        if shares is not None and not policy.oblivious and not self.bounded and self.rate * shares.max() >= 1.0:
             self.notes += (
                 f"The weights send {shares.max():.3g} of the jobs that find no short queue to one server, more than it "
                 "can serve: whether the queues are stable is not known.",
@@ -86,13 +86,7 @@ class _Servers:
         """Return about how many mean service times the slowest quantity needs to forget its start."""
         load = min(self.load, 0.99) if self.bounded else self.load
         alone = spread / (1.0 - math.sqrt(load)) ** 2  # one queue by itself, in heavy traffic
-        if self.policy.blind:
-            slowest = alone
-        elif self.policy.uses_threshold:
-            slowest = min(alone, float(self.policy.parameter) ** 2)
-        else:
-            slowest = 1.0 if self.policy.code == policies.JSQ else 1.0 / (1.0 - load)
-        return max(slowest, alone / self.n, (1.0 + cv2) / 2)
+        return max(self.policy.imbalance(load, alone), alone / self.n, (1.0 + cv2) / 2)
 
     def _counts(self):
         return np.empty((2, 0)) if self._levels is None else self._levels.new_counts()
@@ -154,7 +148,7 @@ class _IdleOrBusy(_Servers):
     def __init__(self, n, load, policy, service, **given):
         super().__init__(n, load, policy, service, **given)
         rule = calendar_queue.IDLE_FIRST
-        if policy.blind:
+        if policy.oblivious:
             rule = calendar_queue.IN_TURN if policy.code == policies.ROUND_ROBIN else calendar_queue.RANDOM
         self._settings = calendar_queue.Settings(rule=rule, **self._common)
 
@@ -172,7 +166,7 @@ _RULES = {
     policies.JBT: departures.BELOW,
     policies.JBT_BY_RATE: departures.BELOW,
     policies.JSQ_D: departures.SAMPLED,
-    policies.JSQ_D_REPLACED: departures.SAMPLED_TWICE,
+    policies.JSQ_D_WITH_REPLACEMENT: departures.SAMPLED_WITH_REPLACEMENT,
     policies.ROUND_ROBIN: departures.IN_TURN,
     policies.RANDOM: departures.RANDOM,
     policies.RANDOM_BY_RATE: departures.RANDOM,
@@ -187,7 +181,7 @@ class _QueueLengths(_Servers):
     def __init__(self, n, load, policy, service, *, buffers=None, **given):
         super().__init__(n, load, policy, service, buffers=buffers, **given)
         rule = _RULES.get(policy.code, departures.CHOOSER)
-        if rule == departures.BELOW and policy.blind:
+        if rule == departures.BELOW and policy.oblivious:
             rule = departures.RANDOM
         rates = np.ones(n if rule == departures.CHOOSER else 0)
         self._settings = departures.Settings(
@@ -206,13 +200,9 @@ class _QueueLengths(_Servers):
 
     def _serve(self, states, steps, given, out):
         while steps > 0:
-            arguments = steps, *given, states[0], out
-            if self.policy.function is None:
-                done, server = departures.queues_kernel(*arguments)
-            else:
-                done, server = departures.any_chooser_kernel(self.policy.chooser, *arguments)
+            done, server = departures.queue_lengths_kernel(self.policy.chooser, steps, *given, states[0], out)
             if not 0 <= server < self.n:
-                raise ValueError(f"policy {self.policy} chose server {server}; servers are numbered 0 to {self.n - 1}")
+                self.policy.refuse(server, self.n)
             steps -= done
             if steps > 0:
                 states[0] = departures.grown(states[0])
@@ -220,7 +210,7 @@ class _QueueLengths(_Servers):
 
 def _model(n, load, policy, service, *, buffers=None, **given):
     """Return the model of the kernel that is faster."""
-    kind = _IdleOrBusy if policy.idle_or_busy_only and buffers is None else _QueueLengths
+    kind = _IdleOrBusy if policy.sees_idle_only and buffers is None else _QueueLengths
     return kind(n, load, policy, service, buffers=buffers, **given)
 
 
@@ -251,6 +241,7 @@ def _moment_notes(service, interarrival):
         yield f"Interarrival times, {interarrival}, have an infinite fourth moment: all intervals may be too short."
 
 
+@estimate.passes_run_options
 def simulate_workload(
     n_servers,
     load,
@@ -263,6 +254,8 @@ def simulate_workload(
     work=None,
     start="empty",
     arrivals=None,
+    bias=None,
+    filled=False,
     **run,
 ):
     """Simulate equal first-come-first-served servers with general service times.
@@ -292,6 +285,8 @@ def simulate_workload(
         fills slowly if service is heavy-tailed: at time t it is still ``load * residual_tail(t)`` short of its load.
     arrivals : int >= 1, optional
         Arrivals to simulate, in all replications together.
+    bias, filled
+        Names of an earlier version for `weights` and ``start="infinite-server"``.
     rel_precision, replications, seed, threads, progress, live
         See :func:`lbcore.estimate.run`.
 
@@ -331,7 +326,10 @@ def simulate_workload(
     --------
     >>> lb.simulate_workload(1000, 0.9, lb.jiq(), lb.laws.lognormal(cv2=4), arrivals=10**7, seed=1).wait_probability
     """
-    weights, start = _renamed(run, weights, start)
+    if bias is not None:
+        weights = _renamed("bias=", "weights=", bias)
+    if filled:
+        start = _renamed("filled=True", 'start="infinite-server"', _STARTS[1])
     n = checks.whole(n_servers, "n_servers")
     checks.made_by(policy, "policy", policies.Policy, "lb.jiq(), lb.random(), lb.jsq(), ... or lb.policy")
     checks.made_by(service, "service", laws.Law, "lb.laws.exponential(), lb.laws.lognormal(cv2=4), ...")
@@ -341,7 +339,7 @@ def simulate_workload(
     limits = None if buffers is None else _checked_buffers(buffers, n)
     load = _checked_load(load, limits is not None)
     shares = None if weights is None else _checked_weights(weights, n, policy)
-    if shares is not None and policy.blind and limits is None and load * n * shares.max() >= 1.0:
+    if shares is not None and policy.oblivious and limits is None and load * n * shares.max() >= 1.0:
         raise ValueError(
             f"weights must not overload a server: they send {shares.max():.4g} of all jobs to one, which makes its "
             f"load {load * n * shares.max():.4g}; it must be below 1"
@@ -350,7 +348,7 @@ def simulate_workload(
         raise ValueError(f"rel_precision is that of mean_total, infinite for {service}; give arrivals instead")
     work = None if work is None else checks.vector(work, "work", least=0.0, increasing=True)
     filled = checks.one_of(start, "start", _STARTS) != "empty"
-    if filled and (limits is not None or policy.blind or not policy.idle_or_busy_only):
+    if filled and (limits is not None or policy.oblivious or not policy.sees_idle_only):
         kind = f"{policy}{', finite' if limits is not None else ''}"
         raise ValueError(f"start 'infinite-server' is for JIQ with infinite buffers, not for {kind}")
     policy.check(n)
@@ -366,13 +364,10 @@ def simulate_workload(
     )
 
 
-def _renamed(run, weights, start):
-    """Return weights and start, also from the names of an earlier version among the options of the run."""
-    for old, new in (("bias", "weights=..."), ("filled", 'start="infinite-server"')):
-        if old in run:
-            warnings.warn(f"{old}= is now {new}; the old name goes with the next version", FutureWarning, stacklevel=3)
-    weights = run.pop("bias", weights)
-    return weights, "infinite-server" if run.pop("filled", False) else start
+def _renamed(old, new, value):
+    """Return a value given under the name of an earlier version, with a warning to whoever calls the simulator."""
+    warnings.warn(f"{old} is now {new}; the old name goes with the next version", FutureWarning, stacklevel=4)
+    return value
 
 
 def _checked_load(load, bounded):

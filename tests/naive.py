@@ -98,6 +98,10 @@ def below_choice(queues, r, weights=None):
     return random_choice(queues, below if below.any() else weights)
 
 
+def idle_one_choice(queues):
+    return below_choice(queues, 1 if 0 in list(queues) else 2)
+
+
 def sampled_choice(queues, d, replacement):
     """Average over all samples of d servers, ties shared among the samples."""
     n = len(queues)
@@ -110,24 +114,25 @@ def sampled_choice(queues, d, replacement):
     return chances / chances.sum()
 
 
-def solve_chain(n_servers, load, choice, longest, rates=None):
+def solve_chain(n_servers, load, choice, longest, rates=None, turns=1):
     """Return the stationary means of the chain with at most `longest` jobs at each server.
 
-    `choice(queues)` gives the probabilities of the servers; a job sent to a full server is lost.
+    `choice(queues)` gives the probabilities of the servers; a job sent to a full server is lost. A choice that goes by
+    the number of the arrival, modulo `turns`, is `choice(queues, turn)`.
     Returns a dict: mean_total, mean_wait, wait_probability, all_busy, occupancy (fractions with >= i jobs).
     """
     rates = np.ones(n_servers) if rates is None else np.asarray(rates, float)
     arrival_rate = load * rates.sum()
-    shape = (longest + 1,) * n_servers
-    states = list(itertools.product(range(longest + 1), repeat=n_servers))
+    shape = (turns,) + (longest + 1,) * n_servers
+    states = list(itertools.product(*map(range, shape)))
     rows, columns, values = [], [], []
-    chances = np.array([choice(q) for q in states])
-    for index, queues in enumerate(states):
+    chances = np.array([choice(q) if turns == 1 else choice(q, turn) for turn, *q in states])
+    for index, (turn, *queues) in enumerate(states):
         for s in range(n_servers):
             for change, rate in ((1, arrival_rate * chances[index, s]), (-1, rates[s])):
                 if rate > 0.0 and 0 <= queues[s] + change <= longest:
-                    target = list(queues)
-                    target[s] += change
+                    target = [(turn + (change > 0)) % turns, *queues]
+                    target[1 + s] += change
                     rows += [np.ravel_multi_index(target, shape), index]
                     columns += [index, index]
                     values += [rate, -rate]
@@ -135,7 +140,7 @@ def solve_chain(n_servers, load, choice, longest, rates=None):
     balance = coo_matrix((values, (rows, columns)), shape=(size, size)).tolil()
     balance[0, :] = 1.0
     law = spsolve(balance.tocsc(), np.eye(size, 1).ravel())
-    queues = np.array(states)
+    queues = np.array(states)[:, 1:]
     total = law @ queues.sum(axis=1)
     in_service = law @ (queues > 0).sum(axis=1)
     return {
@@ -271,22 +276,26 @@ def pooled_mean(arrivals, services, length):
     return float(_stationary(length, lambda p: [(max(p + x, 0), q) for x, q in step.items()]) @ np.arange(length))
 
 
-def two_server_mean(batch, epsilon, r, length):
-    """E[Q1 + Q2], S in {0, 1} fair, A in {0, batch} of mean 1 - epsilon, JBT(r), queues cut at length - 1."""
-    some = (1 - epsilon) / batch
+def two_server_mean(batch, epsilon, choice, length, offers=(0.5, 0.5), turns=1):
+    """E[Q1 + Q2], S in {0, 1} of means `offers`, A in {0, batch} of mean sum(offers) - epsilon, queues below `length`.
+
+    `choice` as in :func:`solve_chain`.
+    """
+    some = (sum(offers) - epsilon) / batch
 
     def moves(state):
-        queues = divmod(state, length)
-        short = [n for n in (0, 1) if queues[n] < r] or [0, 1]
-        for server, size in itertools.product(short, (0, batch)):
-            weight = (some if size else 1 - some) / len(short)
+        turn, queues = state // length**2, divmod(state % length**2, length)
+        chances = choice(queues) if turns == 1 else choice(queues, turn)
+        for server, size in itertools.product((0, 1), (0, batch)):
+            weight = (some if size else 1 - some) * chances[server]
             for offer in itertools.product((0, 1), (0, 1)):
                 new = [q + size * (n == server) - s for n, (q, s) in enumerate(zip(queues, offer, strict=True))]
                 a, b = (min(max(q, 0), length - 1) for q in new)
-                yield a * length + b, weight / 4
+                likely = math.prod(p if s else 1 - p for p, s in zip(offers, offer, strict=True))
+                yield (turn + 1) % turns * length**2 + a * length + b, weight * likely
 
-    law = _stationary(length**2, moves)
-    return sum(p * sum(divmod(state, length)) for state, p in enumerate(law))
+    law = _stationary(turns * length**2, moves)
+    return sum(p * sum(divmod(state % length**2, length)) for state, p in enumerate(law))
 
 
 def _stationary(states, moves):

@@ -1,4 +1,5 @@
 import _thread
+import inspect
 import itertools
 import math
 import subprocess
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from lbcore import estimate, streams
 from lbcore.compiled import kernel
 from lbcore.intervals import Sample, mser, warm_up
-from lbcore.records import Estimate, Simulation
+from lbcore.results import Estimate, Simulation
 
 
 @kernel
@@ -193,22 +194,24 @@ def test_default_length_and_replications():
 
 def test_bad_numbers_are_refused_before_any_work():
     for options, word in (
-        ({"steps": 0}, "events must be an integer >= 1"),
+        ({"steps": 0}, "events must be a whole number of at least 32, not 0; one for each of the 32 replications"),
         ({"steps": -5}, "events"),
-        ({"steps": 31}, "one each is the least"),
+        ({"steps": 31}, "events must be a whole number of at least 32"),
         ({"steps": 1000, "replications": 0}, "replications"),
         ({"steps": 1000, "threads": 0}, "threads"),
         ({"rel_precision": 0.0}, "rel_precision"),
         ({"rel_precision": 1.5}, "rel_precision"),
         ({"rel_precision": math.nan}, "rel_precision"),
+        ({"steps": 100.5}, "events"),
+        ({"steps": 1000, "replications": 2.5}, "replications"),
         ({"steps": 1000, "seed": -1}, "seed"),
     ):
         with pytest.raises(ValueError, match=word):
             run(**options)
     for options in (
-        {"steps": 1.5},
         {"steps": "many"},
-        {"steps": 1000, "replications": 2.5},
+        {"rel_precision": "0.1"},
+        {"steps": 1000, "replications": True},
         {"steps": 1000, "seed": "x"},
     ):
         with pytest.raises(TypeError):
@@ -222,6 +225,19 @@ def test_bad_numbers_are_refused_before_any_work():
 
     with pytest.raises(MemoryError, match="GiB"):
         estimate.run(Huge(0.5), {}, steps=1000, seed=1)
+
+
+def test_options_of_a_run_pass_through_by_name():
+    @estimate.passes_run_options
+    def simulate(load, *, events=None, **run):
+        return estimate.run(MM1(load), {"load": load}, steps=events, **run)
+
+    names = ["load", "events", "rel_precision", "replications", "seed", "threads", "progress", "live"]
+    assert list(inspect.signature(simulate).parameters) == names
+    direct, passed = run(0.5, steps=10**5), simulate(0.5, events=10**5, seed=1, progress=False)
+    assert passed.mean_total.value == direct.mean_total.value
+    with pytest.raises(TypeError, match=r"simulate\(\) got an unexpected keyword argument 'steps'"):
+        simulate(0.5, steps=10**5)
 
 
 @given(st.integers(1, 10**9) | st.just(math.inf), st.integers(1, 10**6))

@@ -25,6 +25,7 @@ BUILT_IN = [
     (policies.jbt(2), lambda q: naive.below_choice(q, 2)),
     (policies.jbt(3, by_rate=True), lambda q: naive.below_choice(q, 3, RATES)),
     (policies.jbt(math.inf), lambda q: naive.random_choice(q)),
+    (policies.idle_one_first(), naive.idle_one_choice),
 ]
 
 
@@ -87,10 +88,19 @@ def test_records_are_readable_and_comparable():
 
 
 def test_what_policies_look_at():
-    only_idle = [p for p, _ in BUILT_IN if p.idle_or_busy_only]
+    only_idle = [p for p, _ in BUILT_IN if p.sees_idle_only]
     assert {repr(p) for p in only_idle} == {"random", "random by rate", "JIQ", "JIQ by rate", "JBT(inf)"}
-    assert policies.round_robin().idle_or_busy_only and not policies.round_robin().exchangeable
-    assert policies.jsq_d(2).exchangeable
+    oblivious = {repr(p) for p, _ in BUILT_IN if p.oblivious}
+    assert oblivious == {"random", "random by rate", "JBT(inf)"}
+    assert policies.round_robin().oblivious and policies.round_robin().sees_idle_only
+
+
+def test_what_a_record_does_not_say_counts_as_unknown():
+    unknown = policies.Policy("new", 99)
+    assert not (unknown.oblivious or unknown.sees_idle_only or unknown.uses_threshold)
+    assert unknown.messages(5) is None and unknown.imbalance(0.9, 400.0) == 400.0 and unknown.unpooled(5) == 5.0
+    queues = np.zeros(3, np.int64)
+    assert policies.choose(99, 0, queues, RATES[:3], RATES[:3], queues, streams.states(1, 1)[0]) == -1
 
 
 def test_messages():
@@ -101,10 +111,10 @@ def test_messages():
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: policies.jbt(0), "r, the threshold of JBT, must be an integer >= 1, not 0"),
-        (lambda: policies.jbt(1.5), "r, the threshold of JBT, must be an integer"),
-        (lambda: policies.jbt(math.nan), "r, the threshold of JBT, must be an integer"),
-        (lambda: policies.jsq_d(0), "d, the number of sampled servers, must be an integer >= 1"),
+        (lambda: policies.jbt(0), "r must be a whole number of at least 1, not 0; it is the threshold of JBT"),
+        (lambda: policies.jbt(1.5), "r must be a whole number of at least 1, not 1.5"),
+        (lambda: policies.jbt(math.nan), "r must be a whole number of at least 1, not nan"),
+        (lambda: policies.jsq_d(0), "d must be a whole number of at least 1, not 0; it is the number of sampled"),
         (lambda: policies.jsq_d(2, replacement=1), "replacement must be True or False"),
         (lambda: policies.random(by_rate=None), "by_rate must be True or False"),
         (lambda: policies.jsq_d(4).check(3), "d must be at most the number of servers"),
@@ -136,7 +146,7 @@ def in_turn(queues, rates, stream, memory):
 
 def test_a_policy_of_your_own():
     neighbours.check(6)
-    assert repr(neighbours) == "neighbours" and not neighbours.exchangeable
+    assert repr(neighbours) == "neighbours"
     stream, rates = streams.states(1, 1)[0], np.ones(3)
     queues, memory = np.array([0, 4, 1]), in_turn.new_memory(3)
     in_turn.check(3)

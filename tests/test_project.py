@@ -89,7 +89,7 @@ def test_import_is_light_and_complete():
 def test_arrows_run_one_way():
     """Each module imports only modules that stand before it in this order."""
     order = [
-        "compiled", "checks", "streams", "policies", "draws", "laws", "records", "intervals", "estimate", "lanes",
+        "compiled", "checks", "streams", "policies", "draws", "laws", "results", "intervals", "estimate", "lanes",
         "markov", "calendar_queue", "departures", "workload", "pooled", "slotted", "jbt", "jiq", "finite", "mmn", "jsq",
         "paths", "hitting", "figures", "explore", "gallery_jbt", "gallery_jiq", "gallery_jsq", "gallery_jsq_finite",
         "__main__",
