@@ -13,7 +13,7 @@ from lbcore.fixed_point import fixed_point as fixed_point
 from lbcore.fixed_point import workload_tail as workload_tail
 from lbcore.fluid import fluid_path as fluid_path
 from lbcore.fluid import infinite_server_path as infinite_server_path
-from lbcore.records import Estimate
+from lbcore.results import Estimate
 
 # ---- simulation --------------------------------------------------------------------------------------------
 

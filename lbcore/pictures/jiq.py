@@ -10,7 +10,7 @@ from scipy.stats import gamma, poisson
 
 from lbcore import jbt, jiq, laws, policies, workload
 from lbcore.pictures.law_menu import LATTICE, LAW, chosen_law
-from lbcore.records import Estimate
+from lbcore.results import Estimate
 from lbcore.show.picture import (
     Plot,
     band,
