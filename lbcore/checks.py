@@ -95,7 +95,7 @@ def start(value):
 def _floats(values, name, allowed, why):
     """Return a new float array of numbers of the kind described at the head of the file."""
     try:
-        found = np.array(values)
+        found = np.asarray(values)
     except ValueError:
         raise TypeError(f"{name} must be {allowed}, not rows of different lengths") from None
     if found.dtype.kind not in "iuf":

@@ -111,7 +111,8 @@ def _fluid(service, load, start, times, w, h):
 
     def explicit(work, time):
         """What initial work and jobs that all find idle servers would give, known between grid points as well."""
-        return start(unit * (work + time)) + infinite_server_path(service, load, unit * time, unit * work)
+        new = service.residual_tail(unit * work) - service.residual_tail(unit * work + unit * time)
+        return start(unit * (work + time)) + load * new
 
     for k in range(steps.max() + 1):
         left = size - k
