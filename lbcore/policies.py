@@ -28,14 +28,10 @@ MAKERS = "lb.jsq(), lb.jbt(r), lb.random(), ... or lb.policy(function)"
 _NO_THRESHOLD = 2**62  # longer than any queue
 
 
-@kernel
-def choose_random(rates, cumulative, by_rate, stream):
-    """Return a server, uniform or with probability proportional to its rate."""
-    n = rates.size
-    if not by_rate:
-        return streams.below(stream, n)
-    target = streams.uniform(stream) * cumulative[n - 1]
-    low, high = 0, n - 1
+@inlined
+def first_above(cumulative, target):
+    """Return the first place in an increasing array with more than `target`, the last if there is none."""
+    low, high = 0, cumulative.size - 1
     while low < high:
         middle = (low + high) // 2
         if cumulative[middle] > target:
@@ -43,6 +39,15 @@ def choose_random(rates, cumulative, by_rate, stream):
         else:
             low = middle + 1
     return low
+
+
+@kernel
+def choose_random(rates, cumulative, by_rate, stream):
+    """Return a server, uniform or with probability proportional to its rate."""
+    n = rates.size
+    if not by_rate:
+        return streams.below(stream, n)
+    return first_above(cumulative, streams.uniform(stream) * cumulative[n - 1])
 
 
 @kernel
