@@ -28,7 +28,7 @@ def close(found, exact):
 
 def model_and_state(seed=1, **options):
     begun = run(slots=1, replications=1, seed=seed, live=True, **options)
-    return begun._model, begun._groups[0][0]
+    return begun._model, begun._groups[0].states[0]
 
 
 def columns(out):
