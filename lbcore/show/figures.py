@@ -37,7 +37,7 @@ KIND = {
     "fitted": {"linestyle": (0, (5, 1, 1, 1)), "linewidth": 1.4},
     "guide": {"linestyle": "-", "linewidth": 1.0},
 }
-SHADES, MARKERS = (0.0, 0.5, -0.35, 0.7, -0.6, 0.25), "os^Dv"  # of marks of the same who and kind
+SHADES, MARKERS = (0.0, 0.45, -0.35, 0.62, -0.6, 0.22), "os^Dv"  # of marks of the same who and kind
 SCREEN = {"width": 9.6, "dpi": 96, "font": 9.5}
 WIDTHS = {"one column": 3.4, "two columns": 7.0}  # inches, as journals set them
 
@@ -46,7 +46,7 @@ def colour(who, rank=0):
     """Return the colour of a system, lighter or darker for the second, third, ... mark of the same kind."""
     shade, base = SHADES[rank % len(SHADES)], np.array(to_rgb(WHO[who]))
     towards = 0.0 if shade < 0 and base.any() else 1.0
-    return tuple(base + (towards - base) * abs(shade))
+    return tuple((base + (towards - base) * abs(shade)).tolist())
 
 
 def _ranks(marks):
