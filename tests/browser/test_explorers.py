@@ -4,16 +4,17 @@ import nbformat
 import pytest
 from test_sliders import Notebook, differ
 
-from lbcore import explore, gallery_jbt, gallery_jiq, gallery_jsq, gallery_jsq_finite
+from lbcore.pictures import jbt, jiq, jsq, jsq_finite
+from lbcore.show.picture import Picture
 
 pytestmark = pytest.mark.browser
 
-GALLERIES = (gallery_jbt, gallery_jiq, gallery_jsq, gallery_jsq_finite)
+GALLERIES = (jbt, jiq, jsq, jsq_finite)
 CASES = [
     (gallery.__name__, name)
     for gallery in GALLERIES
     for name, picture in vars(gallery).items()
-    if isinstance(picture, explore.Picture)
+    if isinstance(picture, Picture)
 ]
 
 
