@@ -4,17 +4,16 @@ import nbformat
 import pytest
 from test_sliders import Notebook, differ
 
-from lbcore.pictures import jbt, jiq, jsq, jsq_finite
-from lbcore.show.picture import Picture
+from lbcore import explore, gallery_jbt, gallery_jiq, gallery_jsq, gallery_jsq_finite
 
 pytestmark = pytest.mark.browser
 
-GALLERIES = (jbt, jiq, jsq, jsq_finite)
+GALLERIES = (gallery_jbt, gallery_jiq, gallery_jsq, gallery_jsq_finite)
 CASES = [
     (gallery.__name__, name)
     for gallery in GALLERIES
     for name, picture in vars(gallery).items()
-    if isinstance(picture, Picture)
+    if isinstance(picture, explore.Picture)
 ]
 
 
