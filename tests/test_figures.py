@@ -92,7 +92,7 @@ def test_a_curve_whose_name_is_gone_leaves_no_ghost():
 
 def test_what_is_not_believable_is_not_drawn_and_the_panel_says_so():
     marks = [
-        points("a short run", [1, 2], [1, 2], [0.1, 0.1], "jiq", believable=[True, False]),
+        points("a short run", [1, 2, 3], [1, 2, np.nan], 0.1, "jiq", believable=[True, False, True]),
         line("another", [0, 1], [0, 1], "own", "simulated", believable=False),
         line("a long run", [0, 1], [0, 1], "jiq", "simulated"),
     ]
