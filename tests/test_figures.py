@@ -112,6 +112,11 @@ def test_a_plot_of_no_marks_is_a_sentence():
     assert panel.axes.texts[0].get_text() == "nothing is computed for this law"
 
 
+def test_two_curves_of_one_name_are_refused():
+    with pytest.raises(ValueError, match="twice here: \\['a'\\]"):
+        plot(line("a", [0], [1], "jsq"), line("a", [0], [2], "jsq"))
+
+
 def test_every_who_and_kind_has_a_style_and_marks_alike_are_told_apart():
     marks = [line(f"{who}, {kind}", [0, 1], [0, 1], who, kind) for who in figures.WHO for kind in figures.KIND]
     looks = {(str(a.get_color()), str(a.get_linestyle()), a.get_linewidth()) for a in artists(marks)}

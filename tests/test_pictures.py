@@ -25,8 +25,6 @@ def sound(picture, rows):
     """Check the data of a picture."""
     assert tuple(map(len, rows)) == picture.panels
     for plot in (plot for row in rows for plot in row):
-        names = [(mark.form, mark.name) for mark in plot.marks]
-        assert len(set(names)) == len(names), plot.title
         for mark in plot.marks:
             lengths = {column.shape for column in mark.columns.values()}
             assert len(lengths) == 1, mark.name

@@ -135,6 +135,11 @@ class Plot:
     now: str = ""  # the axes whose range moves during a drag, not only at its end
     ticks: tuple = ()  # names at x = 0, 1, ...
 
+    def __post_init__(self):
+        names = [(mark.form, mark.name) for mark in self.marks]
+        if twice := {name for form, name in names if names.count((form, name)) > 1}:
+            raise ValueError(f"marks of one form in one plot must have different names; twice here: {sorted(twice)}")
+
 
 @dataclass(frozen=True)
 class Control:
