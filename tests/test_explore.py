@@ -5,7 +5,20 @@ import time
 
 import pytest
 
-from lbcore import explore, gallery_jbt, gallery_jiq, gallery_jsq, gallery_jsq_finite, jsq
+from lbcore import jsq
+from lbcore.pictures.jsq import _scaled
+from lbcore.show import explore
+from lbcore.show.picture import (
+    Plot,
+    choice,
+    log_slider,
+    picture,
+    player,
+    points,
+    range_slider,
+    real_slider,
+    whole_slider,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -13,11 +26,12 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def scaled(compute=jsq.diffusion_law):
-    def draw(board, law):
-        gallery_jsq.draw_scaled(board["scaled"], law)
+def scaled(function=jsq.diffusion_law):
+    @picture("test", beta=log_slider("β", 1.0, 0.03, 5.0))
+    def shown(beta):
+        return [[_scaled(function(beta))]]
 
-    return explore.Explorer("test", {"beta": explore.log_slider("β", 1.0, 0.03, 5.0)}, compute, draw, [["scaled"]])
+    return shown.explore()
 
 
 def test_latest_works_the_newest_value_and_lags_by_one_at_most():
@@ -98,65 +112,53 @@ def test_saving_never_overwrites(tmp_path):
 
 @pytest.mark.parametrize(("value", "low", "high"), [(1.0, 0.03, 5.0), (0.5, 0.1, 3.0)])
 def test_log_slider_covers_its_range_on_a_grid_the_browser_keeps(value, low, high):
-    slider = explore.log_slider("β", value, low, high)
+    slider = explore.widget(log_slider("β", value, low, high))
     assert 10**slider.min <= low < high <= 10**slider.max
     steps = (round(100 * e) for e in (slider.min, slider.max))
     assert all(abs(e - s / 100) < 1e-9 for e, s in zip((slider.min, slider.max), steps, strict=True))
     assert slider.value == pytest.approx(value, rel=0.006)
 
 
-PICTURES = [
-    picture
-    for module in (gallery_jbt, gallery_jiq, gallery_jsq, gallery_jsq_finite)
-    for picture in vars(module).values()
-    if isinstance(picture, explore.Picture)
-]
-
-
-@pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
-def test_explorers_draw_at_both_ends_of_all_sliders(picture):
-    explorer = picture.explore()
-    for end in (0, -1):
-        before = explorer.image.value
-        for control in explorer.controls.values():
-            if hasattr(control, "options"):
-                control.value = [value for _, value in control._options_full][end]
-            elif hasattr(control, "base"):
-                control.value = (10**control.min, 10**control.max)[end]
-            elif isinstance(control.value, tuple):
-                control.value = ((control.min, control.min + 1), (control.min, control.max))[end]
-            else:
-                control.value = (control.min, control.max)[end]
-        deadline = time.monotonic() + 60
-        while explorer.image.value == before and explorer._latest.busy and time.monotonic() < deadline:
-            time.sleep(0.02)
-        explorer.stop()
-        assert explorer.wait(60)
-        assert explorer.message.layout.display == "none", explorer.message.value
-        assert explorer.image.value
+@pytest.mark.parametrize(
+    ("control", "value", "end"),
+    [
+        (real_slider("x", 0.9, 0.3, 0.995, 0.005), 0.9, 0.995),
+        (whole_slider("n", 3, 1, 9), 3, 9),
+        (range_slider("y", (0, 20), 0, 200), (0, 20), (0, 200)),
+        (player("t", 30), 0, 29),
+        (choice("law", ["a", "b"]), "a", "b"),
+        (choice("r", [("one", 1), ("none", 0)]), 1, 0),
+    ],
+)
+def test_controls_become_widgets_that_start_and_end_where_they_say(control, value, end):
+    slider = explore.widget(control)
+    assert slider.value == control.start == value
+    slider.value = control.ends[1]
+    assert slider.value == end
+    assert slider.description == control.label
+    assert hasattr(slider, "companions") == (control.form == "player")
 
 
 def test_a_refining_explorer_shows_its_first_result_soon_and_stops_at_once():
-    def compute(n):
+    @picture("steps", n=whole_slider("n", 1, 0, 9))
+    def steps(n):
         for step in range(10**6):
             time.sleep(0.01)
-            yield step
+            yield [[Plot("steps", "", "", [points("step", [0.0], [float(step)], None, "own")])]]
 
-    def draw(board, step):
-        board["a"].points("step", [0.0], [float(step)])
-
-    explorer = explore.Explorer("steps", {"n": explore.whole_slider("n", 1, 0, 9)}, compute, draw, [["a"]])
+    explorer = steps.explore()
     deadline = time.monotonic() + 10
-    while explorer._result is None and time.monotonic() < deadline:
+    while explorer._shown is None and time.monotonic() < deadline:
         time.sleep(0.01)
     explorer.controls["n"].value = 5  # a newer value ends the older run
-    while explorer._result[0] != {"n": 5} and time.monotonic() < deadline:
+    while explorer._shown[0] != {"n": 5} and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert explorer._result[0] == {"n": 5}
+    assert explorer._shown[0] == {"n": 5}
     assert explorer.status.value.startswith("refining: picture ")
     explorer.stop()
     assert explorer.wait(5)
     assert explorer.status.value.startswith("stopped after ")
-    kept = explorer._result[1]
+    kept = explorer._shown[1]
     time.sleep(0.1)
-    assert explorer._result[1] == kept < 10**6 - 1
+    assert explorer._shown[1] is kept
+    assert kept[0][0].marks[0].columns["y"][0] < 10**6 - 1

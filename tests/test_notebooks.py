@@ -42,9 +42,8 @@ def test_notebook_runs_without_errors(path, tmp_path):
 
 def test_negative_control_an_explorer_that_raises_is_caught(tmp_path):
     code = (
-        "from lbcore import explore, figures\n"
-        "explore.Explorer('bad', {'x': explore.log_slider('x', 1.0, 0.1, 5.0)}, lambda x: 1 / 0,"
-        " lambda board, result: None, [['a']])"
+        "from lbcore.show.picture import log_slider, picture\n"
+        "picture('bad', x=log_slider('x', 1.0, 0.1, 5.0))(lambda x: 1 / 0).explore()"
     )
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
     assert ["ZeroDivisionError" in problem for problem in run(notebook, tmp_path)] == [True]

@@ -46,7 +46,7 @@ def colour(who, rank=0):
     """Return the colour of a system, lighter or darker for the second, third, ... mark of the same kind."""
     shade, base = SHADES[rank % len(SHADES)], np.array(to_rgb(WHO[who]))
     towards = 0.0 if shade < 0 and base.any() else 1.0
-    return tuple(base + (towards - base) * abs(shade))
+    return tuple((base + (towards - base) * abs(shade)).tolist())
 
 
 def _ranks(marks):

@@ -35,7 +35,7 @@ import itertools
 import math
 import re
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -86,9 +86,11 @@ def band(name, x, low, high, who, kind="simulated", **more):
 
 
 def points(name, x, y, half_width, who, kind="simulated", **more):
-    """Points with 95 % intervals, of half-width None or 0 without."""
+    """Points with 95 % intervals, of half-width None or 0 without; one whose `y` is NaN is left out."""
     y, half = np.atleast_1d(np.asarray(y, float)), 0.0 if half_width is None else np.asarray(half_width, float)
-    return _mark("points", name, who, kind, {"x": x, "y": y, "low": y - half, "high": y + half}, **more)
+    mark = _mark("points", name, who, kind, {"x": x, "y": y, "low": y - half, "high": y + half}, **more)
+    known = ~np.isnan(mark.columns["y"])
+    return replace(mark, columns={key: values[known] for key, values in mark.columns.items()})
 
 
 def heat(name, values, low, high, who, kind="exact", **more):
@@ -132,6 +134,11 @@ class Plot:
     log: str = ""  # the logarithmic axes
     now: str = ""  # the axes whose range moves during a drag, not only at its end
     ticks: tuple = ()  # names at x = 0, 1, ...
+
+    def __post_init__(self):
+        names = [(mark.form, mark.name) for mark in self.marks]
+        if twice := {name for form, name in names if names.count((form, name)) > 1}:
+            raise ValueError(f"marks of one form in one plot must have different names; twice here: {sorted(twice)}")
 
 
 @dataclass(frozen=True)

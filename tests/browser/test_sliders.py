@@ -78,15 +78,16 @@ def test_levels_slider_and_saving(lab, opened):
 
 
 FAILING = """
-from lbcore import explore, gallery_jsq, jsq
+from lbcore.pictures import jsq
+from lbcore.show.picture import log_slider, picture
 
-def compute(beta):
+@picture("failing", scale=0.6, beta=log_slider("slack β", 1.0, 0.1, 5.0))
+def failing(beta):
     if beta > 1.2:
-        raise ValueError("this compute refuses beta > 1.2")
-    return jsq.diffusion_law(beta)
+        raise ValueError("this picture refuses beta > 1.2")
+    return jsq.factor_two.plots(beta=beta)
 
-explore.Explorer("failing", {"beta": explore.log_slider("slack β", 1.0, 0.1, 5.0)}, compute,
-                 lambda board, law: gallery_jsq.draw_scaled(board["scaled"], law), [["scaled"]])
+failing.explore()
 """
 
 
@@ -102,7 +103,7 @@ def test_negative_control_a_raising_callback_is_seen_and_recovered_from(lab, chr
     notebook.slider("slack β").locator('[role="slider"]').focus()
     page.keyboard.press("End")
     page.locator(f"{PANEL} .lbcore-error:visible").wait_for(timeout=10_000)
-    assert notebook.errors() == ["ValueError: this compute refuses beta > 1.2"]
+    assert notebook.errors() == ["ValueError: this picture refuses beta > 1.2"]
     notebook.button("reset").click()
     page.locator(f"{PANEL} .lbcore-error:visible").wait_for(state="detached", timeout=10_000)
     assert differ(good, notebook.settled()) == 0
