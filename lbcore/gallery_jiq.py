@@ -8,7 +8,7 @@ from zlib import crc32
 import numpy as np
 from scipy.stats import gamma, poisson
 
-from lbcore import explore, jbt, jiq, laws, policies, workload
+from lbcore import explore, jbt, jiq, laws, policies, transient, workload
 from lbcore.figures import Board
 from lbcore.results import Estimate
 
@@ -130,7 +130,8 @@ def _fixed_point(load, n, family, parameter, arrivals, buffers, bias):
         n, load, policies.jiq(), law, work=_WORK * law.mean, seed=1, live=True,
         arrivals=3_000_000 + 40 * n, replications=16 if n <= 10_000 else 4, interarrival=ARRIVALS[arrivals],
         buffers=(None, 2, np.where(first, 1, 1 << 30))[BUFFERS.index(buffers)],
-        bias=(None, np.where(first, 3.0, 1.0))[BIAS.index(bias)], filled=buffers == BUFFERS[0],
+        weights=(None, np.where(first, 3.0, 1.0))[BIAS.index(bias)],
+        start="infinite-server" if buffers == BUFFERS[0] else "empty",
     ):  # fmt: skip
         yield found | {"simulation": simulation}
 
@@ -186,12 +187,15 @@ def measured(law, load, n, arrivals=600_000):
     as these levels move together near the largest.
     """
     replications = 8 if n < 100_000 else 2
-    found = jiq.simulate_near_fixed_point(
-        n, law, load, _WORK * law.mean, seed=crc32(f"{law}, {load}, {n}".encode()), replications=replications,
-        duration=max(1.0, (1 + 1 / n) * arrivals / (replications * load * n)),
+    found = workload.simulate_workload(
+        n, load, policies.jiq(), law, work=_WORK * law.mean, start="infinite-server", replications=replications,
+        arrivals=int(max(replications * load * n, (1 + 1 / n) * arrivals)), threads=1, progress=False,
+        seed=crc32(f"{law}, {load}, {n}".encode()),
     )  # fmt: skip
-    estimates = (found[name] for name in ("wait_probability", "excess", "mean_wait"))
-    return np.array([[np.max(part) for part in (e.value, e.low, e.high)] for e in estimates])
+    unseen = found.excess.half_width[0] / load  # at w = 0: what waits not seen may amount to
+    rows = ((found.wait_probability, unseen), (found.excess, 0.0), (found.mean_wait, law.mean * unseen))
+    halves = [(e.value, np.maximum(e.half_width, least)) for e, least in rows]
+    return np.array([[np.max(part) for part in (value, value - half, value + half)] for value, half in halves])
 
 
 @lru_cache(maxsize=64)
@@ -339,7 +343,7 @@ def _fluid(law, load, state):
 @lru_cache(maxsize=64)
 def _simulated_path(law, load, state, replications):
     work = initial_work(state, 10_000)
-    return jiq.simulate_path(work, law, load, _TIMES[1:], _LEVELS, replications=replications, seed=1)
+    return transient.simulate_path(work, law, load, _TIMES[1:], _LEVELS, replications=replications, seed=1)
 
 
 def _fluid_result(load, family, parameter, state, row):
@@ -397,7 +401,7 @@ def _runs(load, n, cases, **options):
         for name, (policy, law) in cases.items():
             runs[name] = workload.simulate_workload(
                 n, load, policy, law, arrivals=arrivals + 4 * n, replications=8, seed=1, progress=False,
-                filled=policy.uses_threshold, **options,
+                start="infinite-server" if policy.uses_threshold else "empty", **options,
             )  # fmt: skip
             if len(runs) == len(cases):
                 yield {"load": load, "n": n, "runs": dict(runs)}
@@ -496,7 +500,7 @@ _PAIR_SIZES = (10, 30, 100, 300, 1000, 3000)
 
 @lru_cache(maxsize=256)
 def _pair(law, load, n, replications):
-    return jiq.pair_excess(n, law, load, _PAIR * law.mean, replications=replications, seed=1)
+    return transient.pair_excess(n, law, load, _PAIR * law.mean, replications=replications, seed=1)
 
 
 def _independence(load, n, family, parameter):

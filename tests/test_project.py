@@ -90,9 +90,9 @@ def test_arrows_run_one_way():
     """Each module imports only modules that stand before it in this order."""
     order = [
         "compiled", "checks", "streams", "policies", "draws", "laws", "results", "intervals", "estimate", "lanes",
-        "markov", "calendar_queue", "departures", "workload", "pooled", "slotted", "jbt", "jiq", "finite", "mmn", "jsq",
-        "paths", "hitting", "figures", "explore", "gallery_jbt", "gallery_jiq", "gallery_jsq", "gallery_jsq_finite",
-        "__main__",
+        "markov", "profile", "calendar_queue", "departures", "workload", "transient", "pooled", "slotted", "jbt",
+        "jiq", "finite", "mmn", "jsq", "paths", "hitting", "figures", "explore", "gallery_jbt", "gallery_jiq",
+        "gallery_jsq", "gallery_jsq_finite", "__main__",
     ]  # fmt: skip
     assert {p.stem for p in (ROOT / "lbcore").glob("*.py")} == {*order, "__init__"}
     for path in (ROOT / "lbcore").glob("*.py"):
