@@ -36,7 +36,7 @@ def test_profile_from_the_waits_agrees_with_looking_at_the_servers(law, n, load)
     w = law.mean * np.array([0.3, 0.5, 1.0, 2.5])
     found = lb.simulate_workload(n, load, lb.jiq(), law, work=w, arrivals=10**6, seed=2, progress=False)
     systems = transient._systems(n, law, load, 8, 3)
-    times = np.arange(50, 50 + 40_000 // n)
+    times = np.arange(50, 50 + 15_000 // n)
     seen = transient._over_replications(
         np.array([np.mean([system.profile(t, w / law.mean) for t in times], axis=0) for system in systems])
     )

@@ -199,7 +199,7 @@ def test_gain_of_the_waits_is_that_of_the_oracle_within_its_bound(name, law):
     gain = law.residual_tail(np.maximum(work - waits, 0.0)) - law.residual_tail(work)
     error = np.abs(sums[:, -10:-5] - gain)
     assert np.all(error <= sums[:, -5:] + 1e-12)
-    assert np.all(sums[:, -5:] <= 0.01) and (error.max() > 1e-7) == ("lognormal" in law.name)  # dyadic: exact
+    assert np.all(sums[:, -5:] <= 0.01) and (error.max() > 1e-7 or "lattice" in law.name)
 
 
 @pytest.mark.kernel
@@ -520,12 +520,12 @@ def test_profile_from_the_waits_is_the_one_that_arrivals_find(name, given):
     options = {key: value for key, value in given.items() if key != "load"}
     model, looks = model_of(3, load, POLICIES[name], law, **options), []
     state, sums = model.start(streams.states(4, 1)[0]), np.zeros(len(NAMES))
-    for _ in range(60_000):
+    for _ in range(31_000):
         before = state[0].empty_at.copy()
         model.advance(state, 1, sums)
         late = calendar_queue.LATE * (state[0].empty_at.max() < before.max() - 1e3)
         looks.append(np.mean(before[:, None] - late - state[0].clock[0] > w / law.mean, axis=0))
-    batches = np.reshape(looks[2000:], (29, 2000, 3)).mean(axis=1)
+    batches = np.reshape(looks[2000:], (29, 1000, 3)).mean(axis=1)
     public = {"weights" if key == "shares" else key: value for key, value in options.items()}
     found = run(3, load, POLICIES[name], law, 1_000_000, work=w, **public).profile
     error = np.hypot(2.0 * batches.std(axis=0) / math.sqrt(29), found.half_width)
