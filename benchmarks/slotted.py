@@ -6,7 +6,7 @@ Run ``taskset -c 1 python benchmarks/slotted.py``; the last lines, on two thread
 import os
 import time
 
-from lbcore import estimate, laws, policies, slotted
+from lbcore import estimate, laws, policies, slotted, streams
 
 
 def seconds(n_servers, policy, slots, threads):
@@ -29,7 +29,8 @@ def single_chain(n_servers, policy, slots):
     run = slotted.simulate_slotted(
         n_servers, 0.025 * n_servers, policy, batch, offer, replications=1, seed=1, slots=1, live=True
     )
-    model, state = run._model, run._groups[0][0]
+    model = run._model
+    state = model.start(streams.states(1, 1)[0])
     out = estimate.np.zeros(sum(model.columns.values()))
     model.advance(state, 1000, out)
     best = float("inf")

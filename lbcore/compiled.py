@@ -125,7 +125,7 @@ def fresh(function, **options):
 
 
 def inlined(function):
-    """Compile a part of a hot loop into its caller: its array arguments would cost more than it does."""
+    """Compile a function into every kernel that calls it: handing over many arrays would cost more than it does."""
     return fresh(function, forceinline=True)
 
 

@@ -21,16 +21,16 @@ import math
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
-from importlib import metadata
 from typing import Any, Protocol
 
 import numpy as np
 from tqdm.auto import tqdm
 
-from lbcore import checks, streams
+from lbcore import __version__, checks, streams
 from lbcore.intervals import Sample, column_slices, linearised, neighbour_correlation, warm_up
 from lbcore.results import Simulation
 
@@ -163,14 +163,12 @@ class Run:
         self._model, self._asked, self._rel_precision, self._threads = model, asked, rel_precision, threads
         self._length = math.inf if steps is None else -(-steps // len(states))
         self._chunk = max(1, int(model.chunk_steps))
-        self._plan = _plan(self._length, self._chunk)
-        self._units = []  # as far as the plan has been unrolled
-        self._groups = [[model.start(state) for state in group] for group in _groups(model, states)]
-        self._fresh = [[] for _ in self._groups]  # sums of finished units, not yet taken in
-        self._finished, self._busy = [0] * len(self._groups), [False] * len(self._groups)
+        self._groups = [
+            _Group([model.start(stream) for stream in group], _plan(self._length, self._chunk))
+            for group in _groups(model, states)
+        ]
         width = sum(model.columns.values())
         self._grid = np.zeros((len(states), _CELLS, width)), 0, 0, 0  # cells, how many, length of one, steps
-        self._taken = 0  # units taken in
         self._change = threading.Condition()
         self._stopping = False
         self._begun = None
@@ -221,41 +219,31 @@ class Run:
             self.stop()
             pool.shutdown(wait=False)
 
-    def _unit(self, index):
-        """Return the lengths of the cells of work unit `index`, none after the end."""
-        while len(self._units) <= index:
-            self._units.append(next(self._plan, []))
-        return self._units[index]
-
     def _work(self):
         """Advance the group that is furthest behind, again and again, until the run is over."""
-        while (chosen := self._choose()) is not None:
-            group, lengths = chosen
-            sums = self._advance(self._groups[group], lengths)
+        while (group := self._choose()) is not None:
+            sums = self._advance(group)
             if sums is None:
                 return
             with self._change:
-                self._busy[group] = False
-                self._fresh[group].append(sums)
-                self._finished[group] += 1
+                group.finish(sums)
                 self._change.notify_all()
 
     def _choose(self):
-        """Wait for work and return (group, lengths of its next cells), or None when the run is over."""
+        """Wait for work and return a group, none of them ever more than two units ahead; None when the run is over."""
         with self._change:
             while not self._stopping:
-                idle = (r for r, busy in enumerate(self._busy) if not busy)
-                behind = min(idle, key=self._finished.__getitem__, default=None)
-                if behind is not None and self._finished[behind] <= self._taken + 1:
-                    lengths = self._unit(self._finished[behind])
-                    if lengths:
-                        self._busy[behind] = True
-                        return behind, lengths
+                free = (g for g in self._groups if g.lengths and not g.busy and len(g.fresh) < 2)
+                group = min(free, key=lambda g: len(g.fresh), default=None)
+                if group is not None:
+                    group.busy = True
+                    return group
                 self._change.wait()
         return None
 
-    def _advance(self, states, lengths):
+    def _advance(self, group):
         """Return the sums of the next cells, shape (states, cells, k), or None if the run was stopped meanwhile."""
+        states, lengths = group.states, group.lengths
         sums = np.zeros((len(states), len(lengths), self._grid[0].shape[2]))
         for cell, length in enumerate(lengths):
             for begin in range(0, length, self._chunk):
@@ -271,22 +259,20 @@ class Run:
     def _gather(self, workers):
         """Wait until all replications have finished their next unit and take it in; False if stopped."""
         with self._change:
-            while not all(self._fresh):
+            while not all(group.fresh for group in self._groups):
                 for worker in workers:
                     if worker.done():
                         worker.result()  # raises what went wrong in the thread
                 if self._stopping:
                     return False
                 self._change.wait(0.1)
-            sums = np.concatenate([fresh.pop(0) for fresh in self._fresh])
-            lengths = self._unit(self._taken)
-            self._taken += 1
+            sums, (lengths, *_) = zip(*(group.fresh.popleft() for group in self._groups), strict=True)
             self._change.notify_all()
         cells, filled, length, steps = self._grid
         if filled == _CELLS:
             cells, filled = np.zeros_like(cells), filled // 2
             cells[:, :filled] = self._grid[0][:, 0::2] + self._grid[0][:, 1::2]
-        cells[:, filled : filled + len(lengths)] = sums
+        cells[:, filled : filled + len(lengths)] = np.concatenate(sums)
         # one assignment: an interrupt finds the grid either as it was or as it will be
         self._grid = cells, filled + len(lengths), max(length, lengths[0]), steps + sum(lengths)
         return True
@@ -318,7 +304,7 @@ class Run:
             complete=complete,
             believable=not doubts,
             seconds=time.perf_counter() - self._begun,
-            version=_version(),
+            version=__version__,
             notes=tuple(notes),
         )
 
@@ -350,6 +336,20 @@ class Run:
         return []
 
 
+class _Group:
+    """Replications that are advanced together."""
+
+    def __init__(self, states, plan):
+        self.states, self.busy, self._plan = states, False, plan
+        self.lengths = next(plan)  # of the next cells, None after the end
+        self.fresh = deque()  # (sums, lengths) of finished units, not yet taken in
+
+    def finish(self, sums):
+        """Note a finished unit."""
+        self.fresh.append((sums, self.lengths))
+        self.lengths, self.busy = next(self._plan, None), False
+
+
 def _groups(model, states):
     """Return the streams in full groups of ``model.group``, if there is one, and what is left one by one."""
     size = getattr(model, "group", 1)
@@ -377,11 +377,3 @@ def _plan(total, chunk):
         yield lengths
         filled += cells
         left -= sum(lengths)
-
-
-def _version():
-    """Return the version of the installed package."""
-    try:
-        return metadata.version("lbcore")
-    except metadata.PackageNotFoundError:
-        return "not installed"

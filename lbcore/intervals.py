@@ -41,8 +41,7 @@ class Sample:
         for half, cut in enumerate(cuts):
             edges = cut + np.arange(self.batches) * (count - cut) // self.batches
             self._sums[half::2] = np.add.reduceat(cells[half::2], edges, axis=1)
-        ends = np.cumsum(list(columns.values()))
-        self._slices = {n: slice(end - size, end) for (n, size), end in zip(columns.items(), ends, strict=True)}
+        self._slices = column_slices(columns)
 
     def sum(self, name):
         """Return the sums of a column: shape (groups,), or (groups, width) for one wider than 1."""

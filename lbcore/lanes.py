@@ -135,3 +135,70 @@ def run(rule, r, n, arrival_rate, a, b, c, words, rows, steps):
             break
         done += block
     return done
+
+
+def advance(rule, r, n, arrival_rate, pair, states, steps):
+    """Pack 16 states into lanes, run them and unpack; return (steps run, sums, counts).
+
+    Parameters
+    ----------
+    rule, r, n, arrival_rate, pair, steps
+        As in :func:`run`, `pair` being (a, b, c).
+    states : list of 16 :class:`markov._Arrays`
+        With no queue longer than ``LEVELS``; all but the last of `place` is brought up to date.
+
+    Returns
+    -------
+    done : int
+    sums : ndarray, shape (16, 8 + LEVELS)
+        In the order of the columns of :mod:`lbcore.markov`.
+    counts : ndarray of int64, shape (LEVELS, 16)
+    """
+    first, last = COUNTS + 1, COUNTS + 1 + LEVELS
+    rows, words = np.zeros((ROWS, LANES)), np.zeros((5, LANES), np.uint64)
+    rows[COUNTS] = n
+    for lane, state in enumerate(states):
+        rows[first:last, lane] = state.counts[1 : LEVELS + 1]
+        rows[TOTAL, lane], rows[LOW, lane] = state.place[1:3]
+        words[:4, lane] = state.stream
+    rows[FIRST] = rows[COUNTS + r]
+    done = run(rule, r, float(n), arrival_rate, *pair, words.reshape(-1), rows.reshape(-1), steps)
+    counts, areas = rows[first:last].astype(np.int64), rows[AREAS + 1 :]
+    for lane, state in enumerate(states):
+        state.counts[1 : LEVELS + 1] = counts[:, lane]
+        state.stream[:] = words[:4, lane]
+        state.place[:3] = 1 + (counts[:, lane] == n).sum(), rows[TOTAL, lane], rows[LOW, lane]
+    crossing = areas[r - 1] - areas[r] if rule == BELOW else np.zeros(LANES)
+    sums = rows[TIME], areas.sum(axis=0), areas[0], rows[RATE_TOTAL], rows[ALL_BUSY], rows[JOINED], areas[1], crossing
+    return done, np.vstack([*sums, areas]).T, counts
+
+
+def advance_group(model, states, steps, outs):
+    """Advance 16 replications of :class:`markov._OccupancyChain`, with a row of `outs` each, as one by one but faster.
+
+    In lanes as long as no queue outgrows them, then for a while one by one.
+    """
+    r, alone = model.threshold if model.rule == BELOW else 1, 256
+    while steps > 0:
+        done, arrays = 0, [state.arrays for state in states]
+        if all(a.counts[LEVELS + 1] == 0 for a in arrays):
+            done, sums, counts = advance(model.rule, r, model.n, model.arrival_rate, model.pair, arrays, steps)
+            outs[:, : sums.shape[1]] += sums
+            if model.rule == SAMPLED:
+                for a, accepted in zip(arrays, model.accept[counts].sum(axis=0), strict=True):
+                    a.place[3] = accepted
+            steps -= done
+        alone = min(2 * alone, 1 << 14) if done < 1024 else 256
+        stretch = min(steps, alone)
+        for state, out in zip(states, outs, strict=True):
+            model.advance(state, stretch, out)
+        steps -= stretch
+
+
+def all_among(n, d, replacement):
+    """Return P(all of d sampled servers are among q given ones of n), shape (n + 1,), for q = 0 .. n."""
+    q = np.arange(n + 1.0)
+    if replacement:
+        return (q / n) ** d
+    steps = ((q[1:] - d) / q[1:]).clip(0.0)  # P(q - 1) / P(q)
+    return np.append(np.cumprod(steps[::-1])[::-1], 1.0)

@@ -2,9 +2,9 @@
 
 Both simulate the embedded jump chain: one random number picks the next event, and the state before it weighs
 1/(its total rate), so no exponential times are drawn (discrete-time conversion: Hordijk, Iglehart and
-Schassberger 1976, Adv. Appl. Probab. 8). Under a policy that treats equal servers alike, the counts
-``counts[i]`` of servers with at least i jobs are a Markov chain, and an event costs the same for any number
-of servers. Unequal rates, round robin and a user's own policy need the jobs of every server.
+Schassberger 1976, Adv. Appl. Probab. 8). Under random routing, JSQ, JSQ(d) and JBT the counts ``counts[i]`` of equal
+servers with at least i jobs are a Markov chain, and an event costs the same for any number of servers. Unequal rates
+and all other policies need the jobs of every server.
 
 Three stationary identities narrow the intervals as control variates. With n jobs in all, arrival rate a,
 R the total rate of the busy servers and q_s the jobs at server s, the drifts of n, n^2 and sum q_s^2 give
@@ -15,6 +15,7 @@ J = expected length, itself included, of the queue that an arrival joins. The fi
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,7 +35,7 @@ _COLUMNS = {
     "crossing": 1,  # servers with as many jobs as the threshold: each falls below it at its rate
     "occupancy": LEVELS,  # servers with at least 1, 2, ... jobs
 }
-_OCCUPANCY = len(_COLUMNS) - 1  # where that column starts
+_TIME, _TOTAL, _RATE, _RATE_TOTAL, _ALL_BUSY, _JOINED, _WAITED, _CROSSING, _OCCUPANCY = range(len(_COLUMNS))
 _SHORTEST, _BELOW, _SAMPLED = lanes.SHORTEST, lanes.BELOW, lanes.SAMPLED
 _RULES = {  # of the occupancy chain, for equal servers; every other policy runs with the jobs of every server
     policies.RANDOM: _BELOW,  # with a threshold that no queue reaches
@@ -45,9 +46,44 @@ _RULES = {  # of the occupancy chain, for equal servers; every other policy runs
     policies.JSQ_D: _SAMPLED,
     policies.JSQ_D_WITH_REPLACEMENT: _SAMPLED,
 }
-_UNSTABLE = "from 1 on the queues grow for ever under every policy"
 _RESOLUTION = 2.0**-30  # no interval is narrower than this, see the notes of :func:`_occupancy_kernel`
 _LOW32, _U32 = np.uint64(2**32 - 1), np.uint64(32)
+
+
+class _Occupancy(NamedTuple):
+    """Setting of :func:`_occupancy_kernel`; arrays by number of busy servers, `accept` by any number q of servers."""
+
+    rule: int  # of _RULES
+    threshold: int  # of _BELOW
+    n: int  # servers
+    weight: np.ndarray  # float64: mean time to the next event
+    arrive: np.ndarray  # uint64: 2^64 P(it is an arrival) - 1
+    accept: np.ndarray  # int64: 2^32 P(all servers that _SAMPLED samples are among q given ones)
+
+
+class _Servers(NamedTuple):
+    """Setting of :func:`_servers_kernel`; arrays by server."""
+
+    code: int  # of the policy, as `parameter`
+    parameter: int
+    counted: int  # queue length whose ends are counted
+    arrival_rate: float
+    rates: np.ndarray  # of service
+    cumulative: np.ndarray  # their running sums
+    keep: np.ndarray  # their alias table, see draws.alias_table
+    other: np.ndarray
+
+
+class _Arrays(NamedTuple):
+    """What the kernels change of one replication."""
+
+    counts: np.ndarray  # int64 (capacity + 2,): servers with at least i jobs; entry 0 is not used
+    areas: np.ndarray  # float64 (capacity + 2,): zeros, see _flush
+    place: np.ndarray  # int64: see the kernels
+    stream: np.ndarray
+    queues: np.ndarray | None  # int64 (n,), as the rest not used by the occupancy chain
+    memory: np.ndarray | None  # of the policy
+    busy_rate: np.ndarray | None  # float64 (1,): total rate of the busy servers
 
 
 @kernel
@@ -64,41 +100,26 @@ def _flush(counts, areas, time, threshold, out):
         if i <= LEVELS:
             out[_OCCUPANCY + i - 1] += area
         if i == threshold:
-            out[7] += area
+            out[_CROSSING] += area
         elif i == threshold + 1:
-            out[7] -= area
-    out[0] += time
-    out[1] += total
+            out[_CROSSING] -= area
+    out[_TIME] += time
+    out[_TOTAL] += total
 
 
 @kernel
-def _occupancy_kernel(setting, counts, areas, place, stream, steps, out):
+def _occupancy_kernel(setting, state, steps, out):
     """Run the occupancy-count chain for at most `steps` events; return how many were run.
 
-    Fewer than `steps` are run if the longest queue has reached the end of `counts`, which must then grow.
+    Fewer than `steps` are run if the longest queue has reached the end of `counts`, which must then grow. `place` holds
+    the lowest level that is not full, jobs in all, jobs below the threshold, the sum of ``accept[counts[i]]``; `out`
+    takes the sums, as in ``_COLUMNS``.
 
-    Parameters
-    ----------
-    setting : tuple
-        rule (``_SHORTEST``, ``_BELOW`` or ``_SAMPLED``), threshold of ``_BELOW``, number of servers n; and, by number
-        of busy servers, shape (n + 1,): mean time to the next event, 2^64 P(it is an arrival) - 1 (uint64); and
-        for ``_SAMPLED``, by q, 2^32 P(all sampled servers are among q given ones) (int64).
-    counts : ndarray of int64, shape (capacity + 2,)
-        Servers with at least i jobs; entry 0 is not used.
-    areas : ndarray of float64, shape (capacity + 2,)
-        Zeros, see :func:`_flush`.
-    place : ndarray of int64, shape (4,)
-        Lowest level that is not full, jobs in all, jobs below the threshold, sum of ``accept[counts[i]]``.
-    stream : ndarray of uint64, shape (4,)
-    out : ndarray of float64
-        Sums, as in ``_COLUMNS``.
-
-    Notes
-    -----
-    The upper bits of one random word decide arrival or departure, the lower 32 which server: probabilities
-    are met to 2^-32.
+    The upper bits of one random word decide arrival or departure, the lower 32 which server: probabilities are met to
+    2^-32.
     """
     rule, threshold, n, weight, arrive, accept = setting
+    counts, areas, place, stream = state.counts, state.areas, state.place, state.stream
     words = streams.load(stream)
     filling, total, below, accepted = place[0], place[1], place[2], place[3]
     capacity = counts.size - 2
@@ -162,13 +183,13 @@ def _occupancy_kernel(setting, counts, areas, place, stream, steps, out):
             filling = min(filling, level)
     streams.store(stream, words)
     place[0], place[1], place[2], place[3] = filling, total, below, accepted
-    out[3] += rate_total
-    out[4] += all_busy
-    out[5] += joined
+    out[_RATE_TOTAL] += rate_total
+    out[_ALL_BUSY] += all_busy
+    out[_JOINED] += joined
     busy_before, waiting_before = out[_OCCUPANCY], out[_OCCUPANCY + 1]
     _flush(counts, areas, time, r, out)
-    out[2] += out[_OCCUPANCY] - busy_before  # all rates are 1
-    out[6] += out[_OCCUPANCY + 1] - waiting_before
+    out[_RATE] += out[_OCCUPANCY] - busy_before  # all rates are 1
+    out[_WAITED] += out[_OCCUPANCY + 1] - waiting_before
     return done
 
 
@@ -176,24 +197,12 @@ def _occupancy_kernel(setting, counts, areas, place, stream, steps, out):
 def _servers_kernel(chooser, setting, state, steps, out):
     """Run the per-server chain for at most `steps` events; return how many were run.
 
-    Fewer than `steps` are run if the longest queue has reached the end of `counts`; -1 is returned, with what was
-    chosen in ``place[1]``, if that is none of the servers.
-
-    Parameters
-    ----------
-    chooser : None or jitted function
-        See :func:`policies.pick`.
-    setting : tuple
-        code and parameter of the policy, level whose crossings are counted, arrival rate; and, shape (n,): service
-        rates, their running sums, their alias table (two arrays, see :func:`draws.alias_table`).
-    state : tuple
-        queues (int64[n]), counts and areas as in :func:`_occupancy_kernel`, memory of the policy,
-        place (int64[2]: jobs in all, server chosen last), rate of the busy servers (float64[1]), stream.
-    out : ndarray of float64
-        Sums, as in ``_COLUMNS``.
+    Fewer than `steps` are run if the longest queue has reached the end of `counts`; -1 is returned if what was chosen
+    is none of the servers. `place` holds the jobs in all and the server chosen last; `out` takes the sums, as in
+    ``_COLUMNS``. `chooser`: see :func:`policies.pick`.
     """
-    code, parameter, threshold, arrival_rate, rates, cumulative, keep, other = setting
-    queues, counts, areas, memory, place, busy_rate, stream = state
+    code, parameter, counted, arrival_rate, rates, cumulative, keep, other = setting
+    counts, areas, place, stream, queues, memory, busy_rate = state
     n, capacity = queues.size, counts.size - 2
     total, rate = place[0], busy_rate[0]
     time, rate_time, rate_total, all_busy = 0.0, 0.0, 0.0, 0.0
@@ -220,7 +229,7 @@ def _servers_kernel(chooser, setting, state, steps, out):
             if level == 1:
                 rate += rates[server]
             else:
-                out[6] += 1.0
+                out[_WAITED] += 1.0
             if level == capacity:
                 done = step + 1
                 break
@@ -238,24 +247,21 @@ def _servers_kernel(chooser, setting, state, steps, out):
             total -= 1
             if level == 1:
                 rate = rate - rates[server] if total > 0 else 0.0
-            if level == threshold:
-                out[7] += 1.0
+            if level == counted:
+                out[_CROSSING] += 1.0
     place[0], busy_rate[0] = total, rate
     _flush(counts, areas, time, -1, out)
-    out[2] += rate_time
-    out[3] += rate_total
-    out[4] += all_busy
+    out[_RATE] += rate_time
+    out[_RATE_TOTAL] += rate_total
+    out[_ALL_BUSY] += all_busy
     return done
 
 
 class _Chain:
     """What both chains tell the driver, see :class:`estimate.Model`."""
 
-    columns = _COLUMNS
-    level = ("total", "time")
-    unit = "events"
-    notes = ()
-    chunk_steps = 1 << 17
+    columns, level, unit, notes = _COLUMNS, ("total", "time"), "events", ()
+    chunk_steps, bytes_per_replication = 1 << 17, 4096
 
     def __init__(self, n_servers, load, policy, total_rate):
         self.n, self.policy, self.arrival_rate = n_servers, policy, load * total_rate
@@ -301,22 +307,18 @@ def _probability(sample, top, bottom, controls):
 
 
 class _State:
-    """One replication: arrays that the kernels change in place, the levels growing as needed."""
+    """One replication, the levels growing as needed."""
 
-    def __init__(self, stream, place, queues=None, memory=None):
-        self.stream, self.place, self.queues, self.memory = stream.copy(), np.array(place), queues, memory
-        self.busy_rate = np.zeros(1)
-        self.counts, self.areas = np.zeros(66, np.int64), np.zeros(66)
-
-    def arrays(self):
-        """Return what the per-server chain works on, see :func:`_servers_body`."""
-        return self.queues, self.counts, self.areas, self.memory, self.place, self.busy_rate, self.stream
+    def __init__(self, stream, place, queues=None, memory=None, busy_rate=None):
+        counts, areas = np.zeros(66, np.int64), np.zeros(66)
+        self.arrays = _Arrays(counts, areas, np.array(place), stream.copy(), queues, memory, busy_rate)
 
     def grow_if_full(self):
         """Double the levels if the longest queue has reached the last one but one, where the kernels stop."""
-        if self.counts[-2] > 0:
-            self.counts = np.concatenate([self.counts, np.zeros_like(self.counts)])
-            self.areas = np.zeros(self.counts.size)
+        counts = self.arrays.counts
+        if counts[-2] > 0:
+            counts = np.concatenate([counts, np.zeros_like(counts)])
+            self.arrays = self.arrays._replace(counts=counts, areas=np.zeros(counts.size))
 
 
 class _OccupancyChain(_Chain):
@@ -324,21 +326,18 @@ class _OccupancyChain(_Chain):
 
     def __init__(self, n_servers, load, policy):
         super().__init__(n_servers, load, policy, float(n_servers))
-        n, code, d = n_servers, policy.code, policy.parameter
-        busy = np.arange(n + 1.0)
-        weight = 1.0 / (self.arrival_rate + busy)
+        n, d = n_servers, policy.parameter
+        weight = 1.0 / (self.arrival_rate + np.arange(n + 1.0))
         arrive = np.minimum(self.arrival_rate * weight * 2.0**64, 2.0**64 - 2048.0).astype(np.uint64)
         arrive[0] = np.uint64(2**64 - 1)
-        self.rule, self.accept = _RULES[code], np.zeros(1, np.int64)
-        replacement = code == policies.JSQ_D_WITH_REPLACEMENT
-        if self.rule == _SAMPLED:
-            self.accept = np.ceil(_all_among(n, d, replacement) * 2.0**32).astype(np.int64)
+        self.rule, replacement = _RULES[policy.code], policy.code == policies.JSQ_D_WITH_REPLACEMENT
+        among = lanes.all_among(n, d, replacement) if self.rule == _SAMPLED else np.zeros(1)
+        self.accept = np.ceil(among * 2.0**32).astype(np.int64)
         self.threshold = d if policy.uses_threshold else 2**62  # random routing: no queue is too long
-        self.setting = self.rule, self.threshold, n, weight, arrive, self.accept
+        self.setting = _Occupancy(self.rule, self.threshold, n, weight, arrive, self.accept)
         # where all three identities would give the mean without a simulation, one or two are left out
         alone = n == 1 or policy.oblivious or (self.rule == _SAMPLED and d == 1)
         self.identities = 1 if alone else 2 if n == 2 and policy.sees_idle_only else 3
-        self.bytes_per_replication = 4096
         self.pair = (0.0, 0.0, n * float(n)) if replacement else (0.5, 0.25, n * (n - 1.0))  # see lanes.run
         self.group = lanes.LANES if (True, self.threshold < lanes.LEVELS, d == 2)[self.rule] else 1
 
@@ -347,51 +346,11 @@ class _OccupancyChain(_Chain):
 
     def advance(self, state, steps, out):
         while steps > 0:
-            steps -= _occupancy_kernel(self.setting, state.counts, state.areas, state.place, state.stream, steps, out)
+            steps -= _occupancy_kernel(self.setting, state.arrays, steps, out)
             state.grow_if_full()
 
     def advance_group(self, states, steps, outs):
-        """Advance `group` replications together; `outs` has a row for each. The same as one by one, but faster."""
-        alone = 256
-        while steps > 0:
-            done = 0
-            if all(state.counts[lanes.LEVELS + 1] == 0 for state in states):
-                done = self._run_lanes(states, steps, outs)
-                steps -= done
-            alone = min(2 * alone, 1 << 14) if done < 1024 else 256
-            stretch = min(steps, alone)
-            for state, out in zip(states, outs, strict=True):
-                self.advance(state, stretch, out)
-            steps -= stretch
-
-    def _run_lanes(self, states, steps, outs):
-        """Pack the states into lanes, run until done or a queue outgrows them, and unpack; return the steps."""
-        first, last = lanes.COUNTS + 1, lanes.COUNTS + 1 + lanes.LEVELS
-        r = self.threshold if self.rule == _BELOW else 1
-        rows, words = np.zeros((lanes.ROWS, lanes.LANES)), np.zeros((5, lanes.LANES), np.uint64)
-        rows[lanes.COUNTS] = self.n
-        for lane, state in enumerate(states):
-            rows[first:last, lane] = state.counts[1 : lanes.LEVELS + 1]
-            rows[lanes.TOTAL, lane], rows[lanes.LOW, lane] = state.place[1:3]
-            words[:4, lane] = state.stream
-        rows[lanes.FIRST] = rows[lanes.COUNTS + r]
-        n, rate = float(self.n), self.arrival_rate
-        done = lanes.run(self.rule, r, n, rate, *self.pair, words.reshape(-1), rows.reshape(-1), steps)
-        counts, areas = rows[first:last].astype(np.int64), rows[lanes.AREAS + 1 :]
-        accepted = self.accept[counts].sum(axis=0) if self.rule == _SAMPLED else np.zeros(len(states), int)
-        for lane, state in enumerate(states):
-            state.counts[1 : lanes.LEVELS + 1] = counts[:, lane]
-            state.stream[:] = words[:4, lane]
-            state.place[1:] = rows[lanes.TOTAL, lane], rows[lanes.LOW, lane], accepted[lane]
-        for lane, filling in enumerate(1 + (counts == self.n).sum(axis=0)):
-            states[lane].place[0] = filling
-        sums = [rows[lanes.TIME], areas.sum(axis=0), areas[0], rows[lanes.RATE_TOTAL], rows[lanes.ALL_BUSY]]
-        crossing = areas[r - 1] - areas[r] if self.rule == _BELOW else np.zeros(len(states))
-        outs += np.pad(
-            np.vstack([*sums, rows[lanes.JOINED], areas[1], crossing, areas]).T,
-            ((0, 0), (0, LEVELS - lanes.LEVELS)),
-        )
-        return done
+        lanes.advance_group(self, states, steps, outs)
 
 
 class _ServersChain(_Chain):
@@ -401,63 +360,53 @@ class _ServersChain(_Chain):
         super().__init__(rates.size, load, policy, float(rates.sum()))
         self.relaxation_steps *= rates.mean() / rates.min()
         self.identities = 1 if rates.size == 1 else 2
-        code, parameter = policy.code, policy.parameter
-        counted = parameter if policy.uses_threshold else -1
-        alias = draws.alias_table(rates / rates.sum())
-        self.setting = code, parameter, counted, self.arrival_rate, rates, np.cumsum(rates), *alias
-        self.bytes_per_replication = 4096 + 8 * rates.size + policy.new_memory(rates.size).nbytes
+        keep, other = draws.alias_table(rates / rates.sum())
+        self.setting = _Servers(
+            code=policy.code,
+            parameter=policy.parameter,
+            counted=policy.parameter if policy.uses_threshold else -1,
+            arrival_rate=self.arrival_rate,
+            rates=rates,
+            cumulative=np.cumsum(rates),
+            keep=keep,
+            other=other,
+        )
+        self.bytes_per_replication += 8 * rates.size + policy.new_memory(rates.size).nbytes
 
     def start(self, stream):
-        return _State(stream, [0, 0], np.zeros(self.n, np.int64), self.policy.new_memory(self.n))
+        return _State(stream, [0, 0], np.zeros(self.n, np.int64), self.policy.new_memory(self.n), np.zeros(1))
 
     def advance(self, state, steps, out):
         while steps > 0:
-            done = _servers_kernel(self.policy.chooser, self.setting, state.arrays(), steps, out)
+            done = _servers_kernel(self.policy.chooser, self.setting, state.arrays, steps, out)
             if done < 0:
-                self.policy.refuse(state.place[1], self.n)
+                self.policy.refuse(state.arrays.place[1], self.n)
             steps -= done
             state.grow_if_full()
 
 
-def _all_among(n, d, replacement):
-    """Return P(all of d sampled servers are among q given ones of n), shape (n + 1,), for q = 0 .. n."""
-    q = np.arange(n + 1.0)
-    if replacement:
-        return (q / n) ** d
-    steps = ((q[1:] - d) / q[1:]).clip(0.0)  # P(q - 1) / P(q)
-    return np.append(np.cumprod(steps[::-1])[::-1], 1.0)
-
-
 def _check_stable(policy, rates, load):
     """Refuse a policy that overloads the slowest of unequal servers, where that is known exactly."""
-    n, arrival_rate = rates.size, load * rates.sum()
+    n = rates.size
     if policy.code in (policies.RANDOM, policies.ROUND_ROBIN):
         share = np.array([1.0 / n])  # of all jobs, that go to the slowest 1, 2, ... servers whatever the queues
     elif policy.code in (policies.JSQ_D, policies.JSQ_D_WITH_REPLACEMENT):
-        share = _all_among(n, policy.parameter, policy.code == policies.JSQ_D_WITH_REPLACEMENT)[1:]
+        share = lanes.all_among(n, policy.parameter, policy.code == policies.JSQ_D_WITH_REPLACEMENT)[1:]
     else:
         return
-    served = np.cumsum(np.sort(rates))[: share.size]
-    over = arrival_rate * share >= served * (1.0 - 1e-12)
+    jobs, served = load * rates.sum() * share, np.cumsum(np.sort(rates))[: share.size]
+    over = jobs >= served * (1.0 - 1e-12)
     if over.any():
-        worst = int(np.argmax(over)) + 1
+        k = int(np.argmax(over))
         raise ValueError(
-            f"{policy} is not stable with these rates at load {load}: the slowest {worst} alone get jobs at rate "
-            f"{arrival_rate * share[worst - 1]:.4g} and serve at rate {served[worst - 1]:.4g}; lower the load, or "
-            "choose a policy that goes by rate or looks at all queues"
+            f"{policy} is not stable with these rates at load {load}: the slowest {k + 1} alone get jobs at rate "
+            f"{jobs[k]:.4g} and serve at rate {served[k]:.4g}; lower the load, or choose a policy that goes by rate or "
+            "looks at all queues"
         )
 
 
 @estimate.passes_run_options
-def simulate_markov(
-    n_servers,
-    load,
-    policy,
-    *,
-    rates=None,
-    events=None,
-    **run,
-):
+def simulate_markov(n_servers, load, policy, *, rates=None, events=None, **run):
     """Simulate servers with Poisson arrivals and exponential service.
 
     Parameters
@@ -466,8 +415,7 @@ def simulate_markov(
     load : float in (0, 1)
         Total arrival rate over total service rate.
     policy : Policy
-        ``lb.random()``, ``lb.jsq()``, ``lb.jsq_d(2)``, ``lb.jiq()``, ``lb.jbt(3)``, ``lb.round_robin()``, or
-        your own, see :func:`lbcore.policies.policy`.
+        Built-in, as ``lb.jsq()``, or your own, see :func:`lbcore.policies.policy`.
     rates : array_like, shape (n_servers,), optional
         Service rates, > 0; all 1 by default.
     events : int >= 1, optional
@@ -485,15 +433,7 @@ def simulate_markov(
         - ``wait_probability``: arrivals that wait;
         - ``all_busy``: fraction of time with no idle server;
         - ``occupancy``, shape (64,): fraction of servers with at least 1, 2, ... jobs;
-        - ``messages``: between dispatcher and servers, per arrival, where the policy defines it
-          (:meth:`lbcore.policies.Policy.messages`).
-
-    Raises
-    ------
-    ValueError
-        The policy does not fit the servers, or is known not to be stable.
-    MemoryError
-        More servers or replications than the machine can hold.
+        - ``messages``: per arrival, where known (:meth:`lbcore.policies.Policy.messages`).
 
     Notes
     -----
@@ -505,19 +445,17 @@ def simulate_markov(
     >>> lb.simulate_markov(2, 0.9, lb.jsq(), events=10**7, seed=1).mean_wait
     """
     n = checks.whole(n_servers, "n_servers")
-    load = checks.real(load, "load", above=0, below=1, why=_UNSTABLE)
+    load = checks.real(load, "load", above=0, below=1, why="from 1 on the queues grow for ever under every policy")
     checks.made_by(policy, "policy", policies.Policy, policies.MAKERS)
     estimate.require_memory(100.0 * n, f"{n} servers")
     asked = {"n_servers": n, "load": load, "policy": policy}
+    if rates is not None:
+        asked["rates"] = rates = checks.vector(rates, "rates", size=n, above=0)
+    policy.check(n, rates)
     if rates is None and policy.code in _RULES:
-        policy.check(n)
         model = _OccupancyChain(n, load, policy)
     else:
-        if rates is not None:
-            asked["rates"] = rates = checks.vector(rates, "rates", size=n, above=0)
-        else:
-            rates = np.ones(n)
-        policy.check(n, rates)
+        rates = np.ones(n) if rates is None else rates
         _check_stable(policy, rates, load)
         model = _ServersChain(rates, load, policy)
     return estimate.run(model, asked, steps=events, **run)

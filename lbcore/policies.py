@@ -20,12 +20,25 @@ import numba
 import numpy as np
 
 from lbcore import checks, streams
-from lbcore.compiled import fresh, kernel
+from lbcore.compiled import fresh, inlined, kernel
 
 RANDOM, RANDOM_BY_RATE, ROUND_ROBIN, JSQ, JSQ_D, JSQ_D_WITH_REPLACEMENT = range(6)
 JBT, JBT_BY_RATE, IDLE_ONE_FIRST, USER = range(6, 10)
 MAKERS = "lb.jsq(), lb.jbt(r), lb.random(), ... or lb.policy(function)"
 _NO_THRESHOLD = 2**62  # longer than any queue
+
+
+@inlined
+def first_above(cumulative, target):
+    """Return the first place in an increasing array with more than `target`, the last if there is none."""
+    low, high = 0, cumulative.size - 1
+    while low < high:
+        middle = (low + high) // 2
+        if cumulative[middle] > target:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 @kernel
@@ -34,15 +47,7 @@ def choose_random(rates, cumulative, by_rate, stream):
     n = rates.size
     if not by_rate:
         return streams.below(stream, n)
-    target = streams.uniform(stream) * cumulative[n - 1]
-    low, high = 0, n - 1
-    while low < high:
-        middle = (low + high) // 2
-        if cumulative[middle] > target:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    return first_above(cumulative, streams.uniform(stream) * cumulative[n - 1])
 
 
 @kernel
@@ -140,7 +145,12 @@ def choose(code, parameter, queues, rates, cumulative, memory, stream):
     """
     if code == JSQ:
         return choose_shortest(queues, stream)
-    if code in (JBT, JBT_BY_RATE):
+    if code == IDLE_ONE_FIRST:
+        parameter = 2
+        for q in queues:
+            if q == 0:
+                parameter = 1
+    if code in (JBT, JBT_BY_RATE, IDLE_ONE_FIRST):
         return choose_below(queues, parameter, rates, cumulative, code == JBT_BY_RATE, stream)
     if code in (JSQ_D, JSQ_D_WITH_REPLACEMENT):
         return choose_sampled(queues, parameter, code == JSQ_D_WITH_REPLACEMENT, memory, stream)
@@ -148,14 +158,12 @@ def choose(code, parameter, queues, rates, cumulative, memory, stream):
         turn = memory[0]
         memory[0] = turn + 1 if turn + 1 < queues.size else 0
         return turn
-    if code == IDLE_ONE_FIRST:
-        return choose_below(queues, 1 if queues.min() == 0 else 2, rates, cumulative, False, stream)
     if code in (RANDOM, RANDOM_BY_RATE):
         return choose_random(rates, cumulative, code == RANDOM_BY_RATE, stream)
     return -1
 
 
-@kernel
+@inlined
 def pick(chooser, code, parameter, queues, rates, cumulative, memory, stream):
     """Return what a user's `chooser` chooses, or :func:`choose` where `chooser` is None."""
     if chooser is None:
@@ -167,38 +175,18 @@ def pick(chooser, code, parameter, queues, rates, cumulative, memory, stream):
 class Policy:
     """A dispatching policy: made by :func:`random`, :func:`jsq`, ... or :func:`policy`.
 
-    Attributes
-    ----------
-    name : str
-        As printed, for instance ``JBT(3)``.
-    code : int
-        Which built-in rule :func:`choose` applies, or ``USER``.
-    parameter : int
-        Number of sampled servers d, or threshold r; 0 where there is none.
-    asks : float or None
-        Queue lengths that the dispatcher asks for at each arrival, ``math.inf`` for all. None if servers report by
-        themselves, or if it is not known.
-    uses_threshold : bool
-        Whether this is JBT(r), JIQ included; the threshold is `parameter`.
-    distinct : bool
-        Whether `parameter` different servers are needed; a permutation of all is then remembered.
-    function : callable or None
-        The user's own jitted function.
-    memory : ndarray or None
-        What a user's function remembers, as it is at the start of every replication.
-    chooser : callable or None
-        The user's function with the signature of :func:`choose`, for :func:`pick`.
+    What a maker leaves out is not known of its policy.
     """
 
-    name: str
-    code: int
-    parameter: int = 0
-    asks: float | None = None
-    uses_threshold: bool = False
-    distinct: bool = False
-    function: Callable | None = None
-    memory: np.ndarray | None = field(default=None, compare=False)
-    chooser: Callable | None = field(default=None, compare=False)
+    name: str  # as printed, for instance JBT(3)
+    code: int  # the rule that `choose` applies, or USER
+    parameter: int = 0  # number of sampled servers d, or threshold r
+    asks: float | None = None  # queue lengths asked for at each arrival, math.inf for all; None if servers report
+    uses_threshold: bool = False  # whether this is JBT(r), JIQ included
+    distinct: bool = False  # whether it needs `parameter` different servers, and remembers a permutation of all
+    function: Callable | None = None  # a user's own
+    memory: np.ndarray | None = field(default=None, compare=False)  # of a user's function, at the start
+    chooser: Callable | None = field(default=None, compare=False)  # that function with the signature of `choose`
 
     def __repr__(self):
         return self.name
@@ -259,14 +247,8 @@ class Policy:
     def check(self, n_servers, rates=None) -> None:
         """Refuse a policy that cannot work with `n_servers` servers; try out a user's function.
 
-        A user's function is called on some 50 queue vectors with every array access checked.
-
-        Raises
-        ------
-        TypeError
-            A user's function does not compile, or does not return an integer.
-        ValueError
-            d > `n_servers`; or a user's function raises, returns no server, or changes the queues.
+        A user's function is called on some 50 queue vectors with every array access checked: it must compile, return
+        the number of a server and leave the queues alone.
         """
         if self.distinct and self.parameter > n_servers:
             raise ValueError(
@@ -369,12 +351,7 @@ def policy(function=None, *, memory=None):
     Returns
     -------
     Policy
-
-    Raises
-    ------
-    TypeError
-        `function` cannot be called. What can be known only with the number of servers is checked when a
-        simulation starts, see :meth:`Policy.check`.
+        Tried out when a simulation starts, see :meth:`Policy.check`.
 
     Examples
     --------

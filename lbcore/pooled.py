@@ -12,6 +12,7 @@ import numpy as np
 
 from lbcore import checks
 
+_GAP = "it is the total service rate less the arrival rate; at 0 or less the queues grow for ever under every policy"
 _LARGEST_STEP = 10**7  # arrivals and services of a slot in units of their common divisor
 
 
@@ -88,15 +89,7 @@ def slot_laws(arrivals, services, n_servers, epsilon=None) -> SlotLaws:
         if not laws.rate < capacity:
             raise ValueError(f"arrivals, {laws.rate:g} a slot in the mean, must be fewer than services, {capacity:g}")
         return laws
-    try:
-        gap = float(epsilon)
-    except (TypeError, ValueError):
-        raise TypeError(f"epsilon must be a number between 0 and the total service rate, not {epsilon!r}") from None
-    if not 0.0 < gap < capacity:
-        raise ValueError(
-            f"epsilon must lie between 0 and the total service rate {capacity:g}, not {gap:g}: it is the "
-            "service rate less the arrival rate; at 0 or less the queues grow for ever under every policy"
-        )
+    gap = checks.real(epsilon, "epsilon", above=0, below=capacity, why=_GAP)
     values, probabilities = laws.arrivals
     positive = values > 0
     some = float((capacity - gap) / (values * probabilities).sum() * probabilities[positive].sum())
@@ -148,7 +141,7 @@ def pooled_mean(arrivals, services, n_servers, epsilon=None) -> float:
 
     Raises
     ------
-    TypeError, ValueError
+    ValueError
         A law is not on finitely many whole numbers, or the queue would not be stable.
 
     Notes

@@ -1,7 +1,7 @@
 """What a simulation returns: numbers with their errors, and how they were reached."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from html import escape
 from typing import Any
 
@@ -31,6 +31,13 @@ class Estimate:
         """Upper end of the interval."""
         return self.value + self.half_width
 
+    def dict(self):
+        """Return value and half-width as a plain dict."""
+        return {"value": self.value, "half_width": self.half_width}
+
+    def _repr_html_(self):
+        return escape(repr(self))
+
     def __repr__(self):
         if np.ndim(self.value):
             widest = np.max(self.half_width, initial=0.0)
@@ -48,40 +55,18 @@ class Simulation:
     """What was asked, the estimates, and how they were reached.
 
     Entries of `asked` and of `estimates` are attributes too: ``result.policy``, ``result.mean_total``.
-
-    Attributes
-    ----------
-    asked : dict
-        What the user asked for, seed and number of replications included.
-    estimates : dict
-        Mostly :class:`Estimate`; also exact values that belong beside them.
-    steps : int
-        Steps run, all replications together, warm-up included; `unit` says what a step is.
-    unit : str
-    warm_up : int
-        Steps dropped at the start of a replication, see :mod:`lbcore.estimate`.
-    complete : bool
-        False for a result on the way, or of a run that was stopped.
-    believable : bool
-        False if the run is too short for its start to be forgotten; a note says so.
-    seconds : float
-        Wall-clock time since the start of the run.
-    version : str
-        Of the package.
-    notes : tuple of str
-        Warnings, as sentences: read them before the numbers.
     """
 
-    asked: dict
-    estimates: dict
-    steps: int
-    unit: str
-    warm_up: int
-    complete: bool
-    believable: bool
-    seconds: float
-    version: str
-    notes: tuple = field(default=())
+    asked: dict  # seed and number of replications included
+    estimates: dict  # mostly Estimates; also exact values that belong beside them
+    steps: int  # run by all replications together, warm-up included
+    unit: str  # what a step is
+    warm_up: int  # steps dropped at the start of a replication, see lbcore.estimate
+    complete: bool  # False for a result on the way, or of a run that was stopped
+    believable: bool  # False if the run is too short for its start to be forgotten; a note says so
+    seconds: float  # by the clock on the wall, since the start of the run
+    version: str  # of the package
+    notes: tuple = ()  # warnings, as sentences: read them before the numbers
 
     def __getattr__(self, name):
         for entries in (self.__dict__.get("estimates", {}), self.__dict__.get("asked", {})):
@@ -92,6 +77,12 @@ class Simulation:
     def __dir__(self):
         named = [*self.__dict__.get("estimates", {}), *self.__dict__.get("asked", {})]
         return [*(n for n in object.__dir__(self) if not n.startswith("_")), *named]
+
+    def dict(self):
+        """Return what was asked, the estimates and how they were reached as a plain dict of dicts."""
+        plain = {name: x.dict() if isinstance(x, Estimate) else x for name, x in self.estimates.items()}
+        run = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("asked", "estimates")}
+        return {"asked": {**self.asked}, "estimates": plain, "run": run}
 
     def _rows(self):
         yield from ((name, str(value)) for name, value in (*self.asked.items(), *self.estimates.items()))

@@ -13,11 +13,12 @@ and the last term is Eq. (7) of the paper: it vanishes as epsilon does exactly w
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from lbcore import checks, estimate, policies, pooled, streams
-from lbcore.compiled import kernel
+from lbcore.compiled import inlined, kernel
 from lbcore.results import Estimate
 
 LEVELS = 64  # the tail of the distance is reported at 1 .. LEVELS
@@ -36,130 +37,141 @@ _COLUMNS = {
     "distance_moments": 4,  # d, d^2, d^3, d^4
     "distance": LEVELS + 1,  # slots with floor(d) = 0, 1, ..., LEVELS or more
 }
+_SLOTS, _TOTAL, _UNUSED, _UNUSED_SQUARED, _CONDITION, _POOLED, _POOLED_UNUSED_SQUARED, _CROSSING, _MOMENTS = range(9)
 _DISTANCE = sum(_COLUMNS.values()) - LEVELS - 1
 _BYTE, _EIGHT = np.uint64(255), np.uint64(8)
 
 
-def _byte_table(laws):
-    """Return (table, cumulative, values) of several laws, for :func:`_resolve`.
+class _Laws(NamedTuple):
+    """The laws of the offers, then that of the batches; padded with what is never drawn."""
 
-    ``table[k, b]``, int64, is the value of law k if a uniform number in [b, b + 1) / 256 settles it, else -1;
-    the other two, padded to shape (laws, m), settle it.
-    """
-    m = max(len(values) for values, _ in laws)
+    table: np.ndarray  # int64 (laws, 256): the value if a uniform number in [b, b + 1) / 256 settles it, else -1
+    cumulative: np.ndarray  # float64 (laws, m): settles it
+    values: np.ndarray  # int64 (laws, m)
+    which: np.ndarray  # int64 (n,): law of each server's offers
+
+
+class _Setting(NamedTuple):
+    code: int  # of the policy, as `parameter`
+    parameter: int
+    threshold: int  # r of the region R^(r) that distances are measured to
+    rates: np.ndarray  # float64 (n,): mean services of each server
+    cumulative: np.ndarray  # their running sums
+
+
+class _State(NamedTuple):
+    """One replication; the kernel changes its arrays."""
+
+    queues: np.ndarray  # int64 (n,)
+    offers: np.ndarray  # int64 (n,): services of the slot
+    memory: np.ndarray  # of the policy
+    place: np.ndarray  # int64 (2,): pooled queue, server chosen last if it is none
+    own: np.ndarray  # stream of the policy
+    stream: np.ndarray  # of arrivals and services
+
+
+def _tables(services, arrivals, which):
+    """Return the laws, given as (values, probabilities), as :class:`_Laws`."""
+    laws = [*services, arrivals]
+    m, edges = max(len(values) for values, _ in laws), np.arange(257) / 256.0
     table = np.empty((len(laws), 256), np.int64)
     cumulative, padded = np.ones((len(laws), m)), np.zeros((len(laws), m), np.int64)
     for k, (values, probabilities) in enumerate(laws):
         cumulative[k, : len(values) - 1] = np.cumsum(probabilities)[:-1]
         padded[k, : len(values)] = values
-        edges = np.arange(257) / 256.0
         first = np.searchsorted(cumulative[k], edges[:-1], side="right")
         last = np.searchsorted(cumulative[k], edges[1:], side="left")
         table[k] = np.where(first == last, padded[k][first], -1)
-    return table, cumulative, padded
+    return _Laws(table, cumulative, padded, which)
 
 
 @kernel
 def _resolve(byte, cumulative, values, words):
     """Return (value, words): the byte of a uniform number being known, draw the rest of it."""
     u, words = streams.take_uniform(words)
-    u = (byte + u) / 256.0
-    low, high = 0, values.size - 1
-    while low < high:
-        middle = (low + high) // 2
-        if cumulative[middle] > u:
-            high = middle
-        else:
-            low = middle + 1
-    return values[low], words
+    return values[policies.first_above(cumulative, (byte + u) / 256.0)], words
+
+
+@inlined
+def _choose_short(queues, threshold, short, stream):
+    """Return a random server below the threshold, of which there are `short`, else any: as :func:`policies.choose`."""
+    if short == 0:
+        return streams.below(stream, queues.size)
+    skip, server = streams.below(stream, short), 0
+    while queues[server] >= threshold or skip > 0:
+        skip -= queues[server] < threshold
+        server += 1
+    return server
+
+
+@inlined
+def _serve(queues, offers, parameter, threshold):
+    """Serve; return sums over the servers.
+
+    Of tasks, unused services, services, squared distances of the queues above the threshold from it, of those below,
+    and queues below `parameter`.
+    """
+    total, unused, capacity, above, below, short = 0, 0, 0, 0, 0, 0
+    for i in range(queues.size):  # in vector lanes
+        capacity += offers[i]
+        q = queues[i] - offers[i]
+        unused -= min(q, 0)
+        q = max(q, 0)
+        queues[i] = q
+        total += q
+        short += q < parameter
+        above += max(q - threshold, 0) ** 2
+        below += min(q - threshold, 0) ** 2
+    return total, unused, capacity, above, below, short
 
 
 @kernel
-def _slots_kernel(chooser, code, parameter, threshold, rates, cumulative_rates, draws, state, steps, out):
-    """Run `steps` slots, or fewer if `chooser` chooses no server; return how many were run.
+def _slots_kernel(chooser, setting, laws, state, steps, out):
+    """Run slots and add their sums to `out`; return -1, before the end, if what was chosen is none of the servers.
 
-    Parameters
-    ----------
-    chooser, code, parameter
-        See :func:`policies.pick`.
-    threshold : int
-        r of the region R^(r) that distances are measured to.
-    rates, cumulative_rates : ndarray of float64, shape (n,)
-        Mean services of each server, and running sums.
-    draws : tuple
-        See :func:`_byte_table`: table, cumulative, values, the last law being that of the arrivals; and which
-        of the others each server has (int64[n]).
-    state : tuple
-        queues (int64[n]), scratch (int64[n]), memory of the policy, pooled queue and server chosen last
-        (int64[2]), stream of the policy, stream of arrivals and services (uint64[4]).
-    out : ndarray of float64
-        Sums, as in ``_COLUMNS``.
-
-    Notes
-    -----
-    One random word serves eight servers, a byte each. The squared Euclidean distances to {x <= r} and
-    {x >= r} are sum ((x_n - r)^+)^2 and sum ((r - x_n)^+)^2. Uniform choice below a threshold is written out,
-    as :func:`policies.choose` would do it, since the number of short queues is at hand.
+    `chooser`: see :func:`policies.pick`. The squared Euclidean distances to {x <= r} and {x >= r} are
+    sum ((x_n - r)^+)^2 and sum ((r - x_n)^+)^2.
     """
-    table, cumulative, values, which = draws
-    queues, scratch, memory, place, policy_stream, stream = state
-    n, batch = queues.size, table.shape[0] - 1
-    words = streams.load(stream)
-    pooled_queue = place[0]
-    short = 0
-    for i in range(n):
+    code, parameter, threshold, rates, cumulative_rates = setting
+    table, cumulative, values, which = laws
+    queues, offers, memory, place, own, stream = state
+    batch = table.shape[0] - 1
+    words, pooled_queue, short = streams.load(stream), place[0], 0
+    for i in range(queues.size):
         short += queues[i] < parameter
-    total_sum, unused_sum, unused_squared, condition = 0, 0, 0, 0
-    pooled_sum, pooled_unused_squared, crossing = 0, 0, 0
-    total_2, total_3, total_4 = 0.0, 0.0, 0.0
-    distance_1, distance_2, distance_3, distance_4, inside = 0.0, 0.0, 0.0, 0.0, 0
-    done = steps
+    total_sum, unused_sum, unused_squared, condition, pooled_sum, pooled_unused_squared, crossing = 0, 0, 0, 0, 0, 0, 0
+    total_2, total_3, total_4, d_1, d_2, d_3, d_4, inside = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0
     for _ in range(steps):
+        # === a batch, and the server it joins ===
         bits, words = streams.take_uint64(words)
         byte = np.int64(bits & _BYTE)
         arriving = table[batch, byte]
         if arriving < 0:
             arriving, words = _resolve(byte, cumulative[batch], values[batch], words)
         if code == policies.JBT or code == policies.RANDOM:  # the latter with parameter 0: no queue is short
-            if short == 0:
-                server = streams.below(policy_stream, n)
-            else:
-                skip = streams.below(policy_stream, short)
-                server = 0
-                while queues[server] >= parameter or skip > 0:
-                    skip -= queues[server] < parameter
-                    server += 1
+            server = _choose_short(queues, parameter, short, own)
         else:
-            server = policies.pick(chooser, code, parameter, queues, rates, cumulative_rates, memory, policy_stream)
-            if server < 0 or server >= n:
+            server = policies.pick(chooser, code, parameter, queues, rates, cumulative_rates, memory, own)
+            if server < 0 or server >= queues.size:
                 place[1] = server
-                done = -1
-                break
+                return -1
         before = queues[server]
         queues[server] = before + arriving
+        # === services: one random word for eight servers, a byte each ===
         left = 0
-        for i in range(n):
+        for i in range(queues.size):
             if left == 0:
                 bits, words = streams.take_uint64(words)
                 left = 8
             byte = np.int64(bits & _BYTE)
             bits >>= _EIGHT
             left -= 1
-            offered = table[which[i], byte]
-            if offered < 0:
-                offered, words = _resolve(byte, cumulative[which[i]], values[which[i]], words)
-            scratch[i] = offered
-        total, unused, capacity, above, below, short = 0, 0, 0, 0, 0, 0
-        for i in range(n):  # in vector lanes
-            capacity += scratch[i]
-            q = queues[i] - scratch[i]
-            unused -= min(q, 0)
-            q = max(q, 0)
-            queues[i] = q
-            total += q
-            short += q < parameter
-            above += max(q - threshold, 0) ** 2
-            below += min(q - threshold, 0) ** 2
+            offer = table[which[i], byte]
+            if offer < 0:
+                offer, words = _resolve(byte, cumulative[which[i]], values[which[i]], words)
+            offers[i] = offer
+        total, unused, capacity, above, below, short = _serve(queues, offers, parameter, threshold)
+        # === sums ===
         pooled_queue += arriving - capacity
         pooled_unused_squared += min(pooled_queue, 0) ** 2
         pooled_queue = max(pooled_queue, 0)
@@ -176,32 +188,27 @@ def _slots_kernel(chooser, code, parameter, threshold, rates, cumulative_rates, 
         if above > 0 and below > 0:
             square = float(min(above, below))
             distance = math.sqrt(square)
-            distance_1 += distance
-            distance_2 += square
-            distance_3 += square * distance
-            distance_4 += square * square
+            d_1 += distance
+            d_2 += square
+            d_3 += square * distance
+            d_4 += square * square
             out[_DISTANCE + min(int(distance), LEVELS)] += 1.0
         else:
             inside += 1
     streams.store(stream, words)
     place[0] = pooled_queue
-    whole = (
-        done,
-        total_sum,
-        unused_sum,
-        unused_squared,
-        condition,
-        pooled_sum,
-        pooled_unused_squared,
-        crossing,
-    )
-    for k, value in enumerate(whole):
-        out[k] += value
-    real = (total_2, total_3, total_4, distance_1, distance_2, distance_3, distance_4)
-    for k, value in enumerate(real):
-        out[len(whole) + k] += value
+    out[_SLOTS] += steps
+    out[_TOTAL] += total_sum
+    out[_UNUSED] += unused_sum
+    out[_UNUSED_SQUARED] += unused_squared
+    out[_CONDITION] += condition
+    out[_POOLED] += pooled_sum
+    out[_POOLED_UNUSED_SQUARED] += pooled_unused_squared
+    out[_CROSSING] += crossing
+    for k, value in enumerate((total_2, total_3, total_4, d_1, d_2, d_3, d_4)):
+        out[_MOMENTS + k] += value
     out[_DISTANCE] += inside
-    return done
+    return steps
 
 
 class _Slots:
@@ -210,13 +217,13 @@ class _Slots:
     columns, level, unit = _COLUMNS, ("total", "slots"), "slots"
 
     def __init__(self, laws, policy, threshold, notes):
-        self.laws, self.policy, self.threshold, self.notes = laws, policy, threshold, notes
-        self.rates = laws.service_rates
-        self.cumulative_rates = np.cumsum(self.rates)
-        self.n = n = self.rates.size
+        self.laws, self.policy, self.notes = laws, policy, notes
+        rates = laws.service_rates
+        self.setting = _Setting(policy.code, policy.parameter, threshold, rates, np.cumsum(rates))
+        self.n = n = rates.size
         self.noise, self.epsilon = laws.noise, laws.capacity - laws.rate
         self.pooled_mean = pooled.solve_pooled_mean(laws)
-        self.draws = (*_byte_table([*laws.services, laws.arrivals]), laws.which)
+        self.tables = _tables(laws.services, laws.arrivals, laws.which)
         self.chunk_steps = max(1, int(2e6 / (20.0 + 2.0 * n)))
         self.bytes_per_replication = 4096 + 16 * n + policy.new_memory(n).nbytes
         # a queue with drift -epsilon and noise zeta forgets in 2 zeta / epsilon^2 slots
@@ -225,22 +232,19 @@ class _Slots:
     def start(self, stream):
         """Return the state; arrivals and services draw from `stream`, the policy from a stream of its own."""
         own = np.random.SeedSequence([int(word) for word in stream]).generate_state(4, np.uint64)
-        memory = self.policy.new_memory(self.n)
-        return (
-            np.zeros(self.n, np.int64),
-            np.zeros(self.n, np.int64),
-            memory,
-            np.zeros(2, np.int64),
-            own,
-            stream.copy(),
+        return _State(
+            queues=np.zeros(self.n, np.int64),
+            offers=np.zeros(self.n, np.int64),
+            memory=self.policy.new_memory(self.n),
+            place=np.zeros(2, np.int64),
+            own=own,
+            stream=stream.copy(),
         )
 
     def advance(self, state, steps, out):
         """Run `steps` slots and add their sums to `out`."""
-        policy = self.policy
-        arguments = self.threshold, self.rates, self.cumulative_rates, self.draws, state, steps, out
-        if _slots_kernel(policy.chooser, policy.code, policy.parameter, *arguments) < 0:
-            policy.refuse(state[3][1], self.n)
+        if _slots_kernel(self.policy.chooser, self.setting, self.tables, state, steps, out) < 0:
+            self.policy.refuse(state.place[1], self.n)
 
     def report(self, sample):
         """Return the estimates, the mean number of tasks first."""
@@ -279,17 +283,7 @@ class _Slots:
 
 
 @estimate.passes_run_options
-def simulate_slotted(
-    n_servers,
-    epsilon,
-    policy,
-    arrivals,
-    services,
-    *,
-    threshold=None,
-    slots=None,
-    **run,
-):
+def simulate_slotted(n_servers, epsilon, policy, arrivals, services, *, threshold=None, slots=None, **run):
     """Simulate the slotted model of Zhou, Tan and Shroff (2018), arXiv 1808.06911, exactly.
 
     Parameters
@@ -330,10 +324,7 @@ def simulate_slotted(
     Raises
     ------
     ValueError
-        Laws not on finitely many whole numbers, which the paper assumes; a policy that does not fit the servers or is
-        known not to be stable.
-    MemoryError
-        More servers or replications than the machine can hold.
+        Laws not on finitely many whole numbers, which the paper assumes; a policy known not to be stable.
 
     Notes
     -----
@@ -373,9 +364,4 @@ def simulate_slotted(
         "services": services,
         "threshold": threshold,
     }
-    return estimate.run(
-        _Slots(laws, policy, min(threshold, _FAR), notes),
-        asked,
-        steps=slots,
-        **run,
-    )
+    return estimate.run(_Slots(laws, policy, min(threshold, _FAR), notes), asked, steps=slots, **run)

@@ -354,6 +354,17 @@ def test_records_read_well():
     assert isinstance(result, Simulation)
 
 
+def test_results_are_plain_dicts_on_demand():
+    result = run(steps=10**5)
+    plain = result.dict()
+    assert plain["asked"]["load"] == 0.8 and plain["asked"]["seed"] == 1
+    assert plain["estimates"]["mean_total"] == {
+        "value": result.mean_total.value,
+        "half_width": result.mean_total.half_width,
+    }
+    assert plain["run"]["steps"] == result.steps and plain["run"]["notes"] == result.notes
+
+
 def test_estimates_read_well():
     number = Estimate(1.23456, 0.0123)
     assert repr(number) == "1.235 ± 0.012 (95 %)"

@@ -32,9 +32,11 @@ def test_lanes_run_the_same_chains(n, load, policy):
     for state, out in zip(apart, sums, strict=True):
         model.advance(state, steps, out)
     for one, other in zip(together, apart, strict=True):
-        size = min(one.counts.size, other.counts.size)
-        assert np.array_equal(one.counts[:size], other.counts[:size])
-        assert np.array_equal(one.place, other.place) and np.array_equal(one.stream, other.stream)
+        size = min(one.arrays.counts.size, other.arrays.counts.size)
+        assert np.array_equal(one.arrays.counts[:size], other.arrays.counts[:size])
+        assert np.array_equal(one.arrays.place, other.arrays.place) and np.array_equal(
+            one.arrays.stream, other.arrays.stream
+        )
     assert outs == pytest.approx(sums, rel=1e-8, abs=1e-8)
 
 

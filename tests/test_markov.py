@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lbcore import markov, policies, streams
+from lbcore import lanes, markov, policies, streams
 from lbcore.markov import simulate_markov
 
 JITTED = hasattr(policies.choose, "py_func")
@@ -209,8 +209,8 @@ def test_same_seed_same_bits(policy):
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (5, 2), (9, 9), (40, 7)])
 def test_chance_that_all_samples_are_among_some(n, d):
     exact = [math.comb(q, d) / math.comb(n, d) for q in range(n + 1)]
-    assert markov._all_among(n, d, False) == pytest.approx(exact, rel=1e-12)
-    assert markov._all_among(n, d, True) == pytest.approx([(q / n) ** d for q in range(n + 1)], rel=1e-12)
+    assert lanes.all_among(n, d, False) == pytest.approx(exact, rel=1e-12)
+    assert lanes.all_among(n, d, True) == pytest.approx([(q / n) ** d for q in range(n + 1)], rel=1e-12)
 
 
 def chain(n, load, policy, rates=None):
@@ -242,15 +242,15 @@ def test_books_are_in_order(n, load, policy, seed, steps, unequal):
     model = chain(n, load, policy, rates)
     rates_used = np.ones(n) if rates is None else rates
     state, out = advanced(model, [steps], seed)
-    counts = state.counts
+    counts = state.arrays.counts
     assert np.all(np.diff(counts[1:]) <= 0) and 0 <= counts[1] <= n and counts[-1] == 0
-    assert np.all(state.areas == 0.0)
-    assert state.place[0 if state.queues is not None else 1] == counts[1:].sum()
-    if state.queues is not None:
-        assert np.array_equal(counts[1:8], [(state.queues >= i).sum() for i in range(1, 8)])
-        assert state.busy_rate[0] == pytest.approx(rates_used[state.queues > 0].sum(), abs=1e-9)
+    assert np.all(state.arrays.areas == 0.0)
+    assert state.arrays.place[0 if state.arrays.queues is not None else 1] == counts[1:].sum()
+    if state.arrays.queues is not None:
+        assert np.array_equal(counts[1:8], [(state.arrays.queues >= i).sum() for i in range(1, 8)])
+        assert state.arrays.busy_rate[0] == pytest.approx(rates_used[state.arrays.queues > 0].sum(), abs=1e-9)
     else:
-        filling, _, below, accepted = state.place
+        filling, _, below, accepted = state.arrays.place
         assert filling == 1 + np.sum(counts[1:] == n)
         if model.rule == markov._BELOW:
             assert below == counts[1 : min(model.threshold, counts.size)].sum()
@@ -268,9 +268,11 @@ def test_pieces_make_the_whole(policy):
     steps = 30_000 if JITTED else 300
     whole, sums = advanced(model, [steps])
     parts, again = advanced(model, [1] * (steps // 10) + [steps - steps // 10])
-    size = min(whole.counts.size, parts.counts.size)
-    assert np.array_equal(whole.counts[:size], parts.counts[:size])
-    assert np.array_equal(whole.stream, parts.stream) and np.array_equal(whole.place, parts.place)
+    size = min(whole.arrays.counts.size, parts.arrays.counts.size)
+    assert np.array_equal(whole.arrays.counts[:size], parts.arrays.counts[:size])
+    assert np.array_equal(whole.arrays.stream, parts.arrays.stream) and np.array_equal(
+        whole.arrays.place, parts.arrays.place
+    )
     assert sums == pytest.approx(again, rel=1e-9, abs=1e-6)
 
 
@@ -279,17 +281,17 @@ def test_levels_grow_at_the_end_of_a_piece():
     out = np.zeros(sum(model.columns.values()))
     for seed in range(20):
         state = model.start(streams.states(seed, 1)[0])
-        state.counts[1:64], state.place[:] = 1, [64, 63, 63, 0]
+        state.arrays.counts[1:64], state.arrays.place[:] = 1, [64, 63, 63, 0]
         model.advance(state, 1, out)  # 64 jobs or 62
-        if state.place[1] == 64:
+        if state.arrays.place[1] == 64:
             break
-    assert state.counts.size > 66 and state.counts[1:].sum() == 64
+    assert state.arrays.counts.size > 66 and state.arrays.counts[1:].sum() == 64
 
 
 def test_events_are_counted_exactly():
     model = chain(3, 0.5, policies.jsq())
     state, out = advanced(model, [1])
-    assert out[0] == pytest.approx(1.0 / 1.5) and out[1] == 0.0 and state.place[1] == 1
+    assert out[0] == pytest.approx(1.0 / 1.5) and out[1] == 0.0 and state.arrays.place[1] == 1
     result = simulate_markov(3, 0.5, policies.jsq(), events=640, replications=4, seed=1, progress=False)
     assert result.steps == 640 and result.asked["n_servers"] == 3 and result.asked["load"] == 0.5
 

@@ -28,7 +28,7 @@ def close(found, exact):
 
 def model_and_state(seed=1, **options):
     begun = run(slots=1, replications=1, seed=seed, live=True, **options)
-    return begun._model, begun._groups[0][0]
+    return begun._model, begun._groups[0].states[0]
 
 
 def columns(out):
@@ -40,8 +40,8 @@ def columns(out):
 
 def same_draws(model, state, slots):
     """Return batches, offers and a choice function that draw what the kernel will draw from `state`."""
-    table, cumulative, values, which = model.draws
-    stream = state[5].copy()
+    table, cumulative, values, which = model.tables
+    stream = state.stream.copy()
 
     def draw(law, byte):
         value = table[law, byte]
@@ -59,10 +59,10 @@ def same_draws(model, state, slots):
                 bits = int(streams.next_uint64(stream))
             offer.append(draw(which[n], (bits >> (8 * (n % 8))) & 255))
         offers.append(offer)
-    policy, own, memory = model.policy, state[4].copy(), model.policy.new_memory(model.n)
+    policy, own, memory = model.policy, state.own.copy(), model.policy.new_memory(model.n)
 
     def choose(queues):
-        arguments = np.array(queues), model.rates, np.cumsum(model.rates), memory, own
+        arguments = np.array(queues), model.setting.rates, model.setting.cumulative, memory, own
         return int(policies.choose(policy.code, policy.parameter, *arguments))
 
     return batches, offers, choose
@@ -87,12 +87,12 @@ def test_every_sum_is_that_of_a_plain_simulation_on_the_same_draws(n, policy, ar
     model, state = model_and_state(
         n=n, epsilon=0.3, policy=policy, arrivals=arrivals, services=services, threshold=threshold
     )
-    path = list(naive.slotted_path(*same_draws(model, state, slots), model.threshold, policy.parameter))
+    path = list(naive.slotted_path(*same_draws(model, state, slots), model.setting.threshold, policy.parameter))
     out = np.zeros(sum(model.columns.values()))
     model.advance(state, slots, out)
     for name, found in columns(out).items():
         assert found == pytest.approx(np.sum([slot[name] for slot in path], axis=0), rel=1e-12), name
-    assert list(state[0]) == path[-1]["queues"]
+    assert list(state.queues) == path[-1]["queues"]
 
 
 @pytest.mark.kernel
@@ -335,7 +335,11 @@ def test_distance_is_bounded_in_epsilon_for_jbt_and_not_for_random():
         ({"n": 0}, ValueError, "n_servers"),
         ({"n": 2.5}, ValueError, "n_servers"),
         ({"epsilon": 0.0}, ValueError, "grow for ever"),
-        ({"epsilon": 2.0}, ValueError, "between 0 and the total service rate 2"),
+        (
+            {"epsilon": 2.0},
+            ValueError,
+            "epsilon must be a number above 0 and below 2, not 2.0; it is the total service rate",
+        ),
         ({"epsilon": math.nan}, ValueError, "epsilon"),
         ({"epsilon": "small"}, TypeError, "epsilon"),
         ({"policy": "jbt"}, TypeError, "policy must be"),
