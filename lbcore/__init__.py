@@ -10,7 +10,7 @@ results        what a simulation returns: estimates with intervals
 intervals      warm-up, confidence intervals, control variates
 estimate       replications, stop rules, live refinement
 markov, lanes  Poisson arrivals, exponential service
-workload       general service; calendar_queue, departures and profile do the work; transient, paths in time
+workload       general service; idle_or_busy, queue_lengths and profile do the work; transient, paths in time
 slotted        the slotted model of paper A; pooled, its resource-pooled queue
 jbt            paper A: Join-Below-Threshold in heavy traffic, limits and the exact two-server chain
 jiq            paper B: JIQ with general service, fixed point, bound, fluid paths

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy.special import stdtrit
 
-from lbcore import calendar_queue, checks, laws, streams, workload
+from lbcore import checks, idle_or_busy, laws, streams, workload
 from lbcore.results import Estimate
 
 
@@ -97,23 +97,23 @@ class _System:
     """One replication of JIQ, started from given work."""
 
     def __init__(self, work, service, rate, stream):
-        self.state = calendar_queue.new_state(work.size, stream, np.empty((2, 0)), work)
-        slots = calendar_queue.slots_per_unit(work.size)
-        self._settings = calendar_queue.Settings(calendar_queue.IDLE_FIRST, rate, slots, np.empty(0), 1.0)
+        self.state = idle_or_busy.new_state(work.size, stream, np.empty((2, 0)), work)
+        slots = idle_or_busy.slots_per_unit(work.size)
+        self._settings = idle_or_busy.Settings(idle_or_busy.IDLE_FIRST, rate, slots, np.empty(0), 1.0)
         self._laws = True, laws.exponential(1 / rate).packed, service
-        self._rate, self._sums = rate, np.zeros(len(calendar_queue.Sums._fields))
+        self._rate, self._sums = rate, np.zeros(len(idle_or_busy.Sums._fields))
         self._set_back, self._before = 0.0, work  # the clock so far; when servers are empty, the last arrival apart
 
     def serve(self, arrivals):
         """Serve some arrivals, in far less time than that after which the clock is set back."""
-        clock = self.state.clock[calendar_queue.NOW]
-        calendar_queue.idle_or_busy_kernel(arrivals, *self._laws, self._settings, self.state, self._sums)
-        self._set_back += calendar_queue.LATE * (self.state.clock[calendar_queue.NOW] < clock)
+        clock = self.state.clock[idle_or_busy.NOW]
+        idle_or_busy.idle_or_busy_kernel(arrivals, *self._laws, self._settings, self.state, self._sums)
+        self._set_back += idle_or_busy.LATE * (self.state.clock[idle_or_busy.NOW] < clock)
 
     def profile(self, time, w):
         """Serve all arrivals up to a time; return the fraction of servers with more work than each of `w` then."""
-        while (left := time - self._set_back - self.state.clock[calendar_queue.NOW]) > 0.0:
-            expected = min(left, calendar_queue.LATE / 2) * self._rate
+        while (left := time - self._set_back - self.state.clock[idle_or_busy.NOW]) > 0.0:
+            expected = min(left, idle_or_busy.LATE / 2) * self._rate
             self.serve(max(0, int(expected - 6 * math.sqrt(expected)) - 1))
             self._before = self.state.empty_at + self._set_back
             self.serve(1)

@@ -90,7 +90,7 @@ def test_arrows_run_one_way():
     """Each module imports only modules that stand before it in this order."""
     order = [
         "compiled", "checks", "streams", "policies", "draws", "laws", "results", "intervals", "estimate", "lanes",
-        "markov", "profile", "calendar_queue", "departures", "workload", "transient", "pooled", "slotted", "jbt",
+        "markov", "profile", "idle_or_busy", "queue_lengths", "workload", "transient", "pooled", "slotted", "jbt",
         "jiq", "finite", "mmn", "jsq", "paths", "hitting", "figures", "explore", "gallery_jbt", "gallery_jiq",
         "gallery_jsq", "gallery_jsq_finite", "__main__",
     ]  # fmt: skip

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import lbcore as lb
-from lbcore import calendar_queue, jiq, laws, transient
+from lbcore import idle_or_busy, jiq, laws, transient
 
 
 def test_simulated_path_against_a_plain_simulation():
@@ -48,7 +48,7 @@ def test_profile_from_the_waits_agrees_with_looking_at_the_servers(law, n, load)
 @pytest.mark.kernel
 def test_looks_between_two_arrivals_and_past_the_clock_that_is_set_back():
     """One server works off what it has; much later it is busy a fraction `load` of the time."""
-    law, far = laws.deterministic(), 3.3 * calendar_queue.LATE
+    law, far = laws.deterministic(), 3.3 * idle_or_busy.LATE
     system = next(transient._systems(1, law, 1e-5, 2, 2, np.array([2.5])))
     assert [float(system.profile(t, 0.5)) for t in (0.0, 1.0, 1.9, 2.1, 3.0)] == [1.0, 1.0, 1.0, 0.0, 0.0]
     system = next(transient._systems(1, law, 0.5, 2, 2))

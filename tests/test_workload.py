@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import optimize, sparse, stats
 from scipy.sparse import linalg
 
-from lbcore import calendar_queue, departures, draws, jbt, jiq, laws, policies, streams, workload
+from lbcore import draws, idle_or_busy, jbt, jiq, laws, policies, queue_lengths, streams, workload
 from lbcore.workload import simulate_workload
 
 WITH_FOURTH_MOMENT = [
@@ -30,7 +30,7 @@ WITH_FOURTH_MOMENT = [
     laws.empirical(np.random.default_rng(3).gamma(2.0, size=100)),
     laws.mixture([0.9, 0.1], [laws.erlang(2), laws.uniform(mean=5.0)]),
 ]
-NAMES = {name: place for place, name in enumerate(calendar_queue.Sums._fields)}
+NAMES = {name: place for place, name in enumerate(idle_or_busy.Sums._fields)}
 
 
 def run(n, load, policy, service=None, arrivals=300_000, seed=1, **options):
@@ -66,7 +66,7 @@ def replay(model, arrivals, seed):
         before = state[0].empty_at.copy()
         model.advance(state, 1, sums[k])
         change = state[0].empty_at - before
-        changed = np.flatnonzero(np.abs(change + calendar_queue.LATE * (change < -1.0)) > 1e-9)
+        changed = np.flatnonzero(np.abs(change + idle_or_busy.LATE * (change < -1.0)) > 1e-9)
         assert len(changed) == (sums[k, NAMES["lost"]] == 0.0)
         choices.append(int(changed[0]) if len(changed) else None)
     return gaps, services, choices, sums
@@ -233,17 +233,17 @@ def test_states_are_consistent_and_independent_of_chunks(n, load, service, inter
     assert first[NAMES["served"]] == 300
     one = one[0]
     if isinstance(model, workload._IdleOrBusy):
-        busy, n_idle = np.array(listed(one.head, one.following), int), one.place[calendar_queue.IDLE]
+        busy, n_idle = np.array(listed(one.head, one.following), int), one.place[idle_or_busy.IDLE]
         assert len(set(busy)) == len(busy) == n - n_idle
         idle = np.setdiff1d(np.arange(n), busy)
-        assert np.all(one.empty_at[idle] <= one.clock[calendar_queue.NOW])
+        assert np.all(one.empty_at[idle] <= one.clock[idle_or_busy.NOW])
         if policy.code == policies.JBT:
             np.testing.assert_array_equal(np.sort(one.idle[:n_idle]), idle)
     else:
         queues, jobs = one.queues, listed(one.head, one.following)
         np.testing.assert_array_equal(np.bincount(one.server[jobs], minlength=n), queues)
-        assert one.place[departures.N_FREE] == len(one.due) - queues.sum()
-        assert one.place[departures.BUSY] == np.count_nonzero(queues)
+        assert one.place[queue_lengths.N_FREE] == len(one.due) - queues.sum()
+        assert one.place[queue_lengths.BUSY] == np.count_nonzero(queues)
         busy = queues > 0
         latest = np.zeros(n)
         np.maximum.at(latest, one.server[jobs], one.due[jobs])
@@ -523,7 +523,7 @@ def test_profile_from_the_waits_is_the_one_that_arrivals_find(name, given):
     for _ in range(31_000):
         before = state[0].empty_at.copy()
         model.advance(state, 1, sums)
-        late = calendar_queue.LATE * (state[0].empty_at.max() < before.max() - 1e3)
+        late = idle_or_busy.LATE * (state[0].empty_at.max() < before.max() - 1e3)
         looks.append(np.mean(before[:, None] - late - state[0].clock[0] > w / law.mean, axis=0))
     batches = np.reshape(looks[2000:], (29, 1000, 3)).mean(axis=1)
     public = {"weights" if key == "shares" else key: value for key, value in options.items()}

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lbcore import draws, policies, streams
-from lbcore.calendar_queue import BLOCK, LATE, NOW, POOLED, Sums, file, new_calendar, split
 from lbcore.compiled import fresh, inlined, kernel
+from lbcore.idle_or_busy import BLOCK, LATE, NOW, POOLED, Sums, file, new_calendar, split
 from lbcore.profile import count
 
 SHORTEST, BELOW, SAMPLED, SAMPLED_WITH_REPLACEMENT, IN_TURN, RANDOM, CHOOSER = range(7)
@@ -19,7 +19,7 @@ SLOT, BUSY, TURN, FREE, N_FREE = range(5)  # of the place
 
 
 class Settings(NamedTuple):
-    """What a run does not change; what is not named here as in :mod:`lbcore.calendar_queue`."""
+    """What a run does not change; what is not named here as in :mod:`lbcore.idle_or_busy`."""
 
     rule: int  # SHORTEST, BELOW, ...; under CHOOSER a function chooses
     code: int  # of the policy, and its parameter
@@ -34,7 +34,7 @@ class Settings(NamedTuple):
 
 
 class State(NamedTuple):
-    """Changed in place; what is not named here as in :mod:`lbcore.calendar_queue`."""
+    """Changed in place; what is not named here as in :mod:`lbcore.idle_or_busy`."""
 
     streams: np.ndarray
     clock: np.ndarray
@@ -56,7 +56,7 @@ class State(NamedTuple):
 def new_state(n, stream, rule, memory, counts):
     """Return the state of n empty servers."""
     jobs = 2 * n + 2 * BLOCK
-    empty_at, second_until = np.zeros((2, n))  # pairs of rows as in lbcore.calendar_queue
+    empty_at, second_until = np.zeros((2, n))  # pairs of rows as in lbcore.idle_or_busy
     order, rank = np.tile(np.arange(n, dtype=np.int32), (2, 1))
     following, server = np.zeros((2, jobs), np.int32)
     following[:] = np.arange(1, jobs + 1)
@@ -248,7 +248,7 @@ def queue_lengths_kernel(chooser, steps, poisson, interarrival, service, setting
     """Serve at most `steps` arrivals; return how many, and the server chosen last.
 
     Fewer are served when the state must be :func:`grown`, or when the server chosen last is none. Parameters as those
-    of :func:`lbcore.calendar_queue.idle_or_busy_kernel`, after `chooser`, see :func:`lbcore.policies.pick`.
+    of :func:`lbcore.idle_or_busy.idle_or_busy_kernel`, after `chooser`, see :func:`lbcore.policies.pick`.
     """
     queues, gaps, services = state.queues, np.empty(BLOCK), np.empty(BLOCK)
     done, last = 0, 0
