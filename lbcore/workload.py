@@ -140,28 +140,15 @@ class _Servers:
         return {"profile": Estimate(star + excess.value, half_width), "excess": Estimate(excess.value, half_width)}
 
 
-class _IdleOrBusy(_Servers):
-    """For policies that look at nothing but which servers are idle."""
-
-    bytes_per_server = 48
-
-    def __init__(self, n, load, policy, service, **given):
-        super().__init__(n, load, policy, service, **given)
-        rule = idle_or_busy.IDLE_FIRST
-        if policy.oblivious:
-            rule = idle_or_busy.IN_TURN if policy.code == policies.ROUND_ROBIN else idle_or_busy.RANDOM
-        self._settings = idle_or_busy.Settings(rule=rule, **self._common)
-
-    def start(self, stream):
-        work = equilibrium_work(self.n, self.load, self._service, stream) if self._filled else None
-        return [idle_or_busy.new_state(self.n, stream, self._counts(), work)]
-
-    def _serve(self, states, steps, given, out):
-        idle_or_busy.idle_or_busy_kernel(steps, *given, states[0], out)
-
-
-# policies that the kernel knows how to follow without a look at every queue; all others choose by themselves
-_RULES = {
+# policies that each kernel follows without a look at every queue; all others choose by themselves
+_IDLE_RULES = {
+    policies.JBT: idle_or_busy.IDLE_FIRST,
+    policies.JBT_BY_RATE: idle_or_busy.IDLE_FIRST,
+    policies.ROUND_ROBIN: idle_or_busy.IN_TURN,
+    policies.RANDOM: idle_or_busy.RANDOM,
+    policies.RANDOM_BY_RATE: idle_or_busy.RANDOM,
+}
+_QUEUE_RULES = {
     policies.JSQ: queue_lengths.SHORTEST,
     policies.JBT: queue_lengths.BELOW,
     policies.JBT_BY_RATE: queue_lengths.BELOW,
@@ -173,6 +160,26 @@ _RULES = {
 }
 
 
+class _IdleOrBusy(_Servers):
+    """For policies that look at nothing but which servers are idle."""
+
+    bytes_per_server = 48
+
+    def __init__(self, n, load, policy, service, **given):
+        super().__init__(n, load, policy, service, **given)
+        rule = _IDLE_RULES[policy.code]
+        if rule == idle_or_busy.IDLE_FIRST and policy.oblivious:
+            rule = idle_or_busy.RANDOM
+        self._settings = idle_or_busy.Settings(rule=rule, **self._common)
+
+    def start(self, stream):
+        work = equilibrium_work(self.n, self.load, self._service, stream) if self._filled else None
+        return [idle_or_busy.new_state(self.n, stream, self._counts(), work)]
+
+    def _serve(self, states, steps, given, out):
+        idle_or_busy.idle_or_busy_kernel(steps, *given, states[0], out)
+
+
 class _QueueLengths(_Servers):
     """For all others, and for finite buffers."""
 
@@ -180,7 +187,7 @@ class _QueueLengths(_Servers):
 
     def __init__(self, n, load, policy, service, *, buffers=None, **given):
         super().__init__(n, load, policy, service, buffers=buffers, **given)
-        rule = _RULES.get(policy.code, queue_lengths.CHOOSER)
+        rule = _QUEUE_RULES.get(policy.code, queue_lengths.CHOOSER)
         if rule == queue_lengths.BELOW and policy.oblivious:
             rule = queue_lengths.RANDOM
         rates = np.ones(n if rule == queue_lengths.CHOOSER else 0)
@@ -210,8 +217,8 @@ class _QueueLengths(_Servers):
 
 def _model(n, load, policy, service, *, buffers=None, **given):
     """Return the model of the kernel that is faster."""
-    kind = _IdleOrBusy if policy.sees_idle_only and buffers is None else _QueueLengths
-    return kind(n, load, policy, service, buffers=buffers, **given)
+    idle_only = policy.sees_idle_only and policy.code in _IDLE_RULES and buffers is None
+    return (_IdleOrBusy if idle_only else _QueueLengths)(n, load, policy, service, buffers=buffers, **given)
 
 
 def _alias_table(shares):
