@@ -219,8 +219,7 @@ def _servers_kernel(chooser, setting, state, steps, out):
             server = policies.pick(chooser, code, parameter, queues, rates, cumulative, memory, stream)
             if server < 0 or server >= n:
                 place[1] = server
-                done = -1
-                break
+                return -1
             level = queues[server] + 1
             queues[server] = level
             counts[level] += 1
@@ -270,8 +269,7 @@ class _Chain:
 
     def report(self, sample):
         """Return the estimates, the mean number of jobs first."""
-        time, total, occupancy = sample.sum("time"), sample.sum("total"), sample.sum("occupancy")
-        rate = self.arrival_rate
+        rate, (time, total, occupancy) = self.arrival_rate, map(sample.sum, ("time", "total", "occupancy"))
         controls = [
             (sample.sum("rate"), time, rate),
             (sample.sum("rate_total") - rate * total, time, rate),
@@ -289,8 +287,7 @@ class _Chain:
             "all_busy": _probability(sample, sample.sum("all_busy"), time, controls),
             "occupancy": _probability(sample, occupancy / self.n, time, controls),
         }
-        messages = self.policy.messages(self.n)
-        if messages is not None:
+        if (messages := self.policy.messages(self.n)) is not None:
             estimates["messages"] = Estimate(messages, 0.0)
         elif self.policy.uses_threshold:
             estimates["messages"] = _probability(sample, sample.sum("crossing"), rate * time, controls)
@@ -301,9 +298,8 @@ def _probability(sample, top, bottom, controls):
     """Estimate probabilities; with control variates where these at least halve the interval."""
     plain, sharp = sample.probability(top, bottom), sample.ratio(top, bottom, controls)
     sharper = (2.0 * sharp.half_width < plain.half_width) & (np.abs(plain.value - 0.5) < 0.5)
-    value = np.where(sharper, sharp.value, plain.value)
     half_width = np.where(sharper, np.maximum(sharp.half_width, _RESOLUTION), plain.half_width)
-    return Estimate(value[()], half_width[()])
+    return Estimate(np.where(sharper, sharp.value, plain.value)[()], half_width[()])
 
 
 class _State:
@@ -360,17 +356,9 @@ class _ServersChain(_Chain):
         super().__init__(rates.size, load, policy, float(rates.sum()))
         self.relaxation_steps *= rates.mean() / rates.min()
         self.identities = 1 if rates.size == 1 else 2
-        keep, other = draws.alias_table(rates / rates.sum())
-        self.setting = _Servers(
-            code=policy.code,
-            parameter=policy.parameter,
-            counted=policy.parameter if policy.uses_threshold else -1,
-            arrival_rate=self.arrival_rate,
-            rates=rates,
-            cumulative=np.cumsum(rates),
-            keep=keep,
-            other=other,
-        )
+        counted = policy.parameter if policy.uses_threshold else -1
+        alias, cumulative = draws.alias_table(rates / rates.sum()), np.cumsum(rates)
+        self.setting = _Servers(policy.code, policy.parameter, counted, self.arrival_rate, rates, cumulative, *alias)
         self.bytes_per_replication += 8 * rates.size + policy.new_memory(rates.size).nbytes
 
     def start(self, stream):
@@ -437,8 +425,8 @@ def simulate_markov(n_servers, load, policy, *, rates=None, events=None, **run):
 
     Notes
     -----
-    ``mean_total`` and ``mean_wait`` use the stationary identities in the docstring of the module as control
-    variates, save where these alone would give the answer (one server; random routing; JIQ for two servers).
+    The stationary identities in the docstring of the module are control variates, save where these alone would give
+    the answer (one server; random routing; JIQ for two servers).
 
     Examples
     --------

@@ -260,7 +260,6 @@ class _Slots:
         scale = self.laws.rate
         batches = slots * (1.0 - self.laws.arrivals[1][self.laws.arrivals[0] == 0].sum())
         tail = np.cumsum(sample.sum("distance")[:, :0:-1], axis=1)[:, ::-1]
-        messages = self.policy.messages(self.n)
         estimates = {
             "mean_total": mean_total,
             "mean_delay": Estimate(mean_total.value / scale, mean_total.half_width / scale),
@@ -275,7 +274,7 @@ class _Slots:
             "pooled": sample.ratio("pooled", slots),
             "pooled_exact": self.pooled_mean,
         }
-        if messages is not None:
+        if (messages := self.policy.messages(self.n)) is not None:
             estimates["messages"] = Estimate(messages, 0.0)
         elif self.policy.uses_threshold:
             estimates["messages"] = sample.ratio("crossing", batches)
