@@ -21,11 +21,9 @@ LOAD, ARRIVALS, REPEATS = 0.9, 4_000_000, 5
 LAWS = {"exp": laws.exponential(), "lognormal 4": laws.lognormal(4), "pareto 2.5": laws.pareto(2.5)}
 
 
-def started(n_servers, policy, service, interarrival=None, work=()):
+def started(n_servers, policy, service, **options):
     """Return a function that runs arrivals of a warm system and returns the CPU time of one in nanoseconds."""
-    gaps = laws.exponential() if interarrival is None else interarrival
-    none = np.empty(0)
-    model = workload._Servers(n_servers, LOAD, policy, service, gaps, none, none.astype(int), np.array(work, float))
+    model = workload._model(n_servers, LOAD, policy, service, **options)
     state, out = model.start(streams.states(1, 1)[0]), np.zeros(sum(model.columns.values()))
 
     def run(arrivals=ARRIVALS):

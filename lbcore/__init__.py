@@ -10,7 +10,7 @@ results        what a simulation returns: estimates with intervals
 intervals      warm-up, confidence intervals, control variates
 estimate       replications, stop rules, live refinement
 markov, lanes  Poisson arrivals, exponential service
-workload       general service; calendar_queue and departures do the work
+workload       general service; idle_or_busy, queue_lengths and profile do the work; transient, paths in time
 slotted        the slotted model of paper A; pooled, its resource-pooled queue
 jbt            paper A: Join-Below-Threshold in heavy traffic, limits and the exact two-server chain
 jiq            paper B: JIQ with general service, fixed point, bound, fluid paths
@@ -38,7 +38,7 @@ _MODULES = (
     "checks", "compiled", "draws", "estimate", "explore", "figures", "finite",
     "gallery_jbt", "gallery_jiq", "gallery_jsq", "gallery_jsq_finite", "hitting", "intervals", "jbt",
     "jiq", "jsq", "laws", "markov", "mmn", "paths", "policies",
-    "pooled", "results", "slotted", "streams", "workload",
+    "pooled", "profile", "results", "slotted", "streams", "transient", "workload",
 )  # fmt: skip
 _NAMES = {
     "simulate_markov": "markov",

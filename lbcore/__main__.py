@@ -2,7 +2,7 @@
 
 import time
 
-from lbcore import __version__, compiled, jbt, jiq, jsq, laws, policies
+from lbcore import __version__, compiled, jbt, jsq, laws, policies, transient
 from lbcore.markov import simulate_markov
 from lbcore.slotted import simulate_slotted
 from lbcore.workload import simulate_workload
@@ -14,7 +14,7 @@ def main():
     removed = compiled.remove_stale()
     jsq.diffusion_law(1.0)
     jbt.two_server_law(0.5, 2)
-    jiq.simulate_path([0.0, 1.0], laws.exponential(), 0.5, [1.0], [0.0], seed=1)
+    transient.simulate_path([0.0, 1.0], laws.exponential(), 0.5, [1.0], [0.0], seed=1)
     jsq.finite_law(100, 1.0)
     short = {"replications": 16, "seed": 1, "progress": False}
     batch, offer = laws.bernoulli(0.5, 6), laws.bernoulli(0.5, 2)

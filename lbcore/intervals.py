@@ -168,7 +168,7 @@ def _longer_arm(residuals, freedom):
         return np.full(residuals.shape[1], t)
     spread = np.sqrt((residuals**2).sum(axis=0) / freedom)
     third = (residuals**3).sum(axis=0) * n / ((n - 1) * (n - 2))
-    b = np.divide(np.abs(third), spread**3, out=np.zeros_like(third), where=spread > 0.0) / (6.0 * math.sqrt(n))
+    b = np.divide(np.abs(third), spread**3, out=np.zeros_like(third), where=spread > 1e-100) / (6.0 * math.sqrt(n))
     safe = np.maximum(b, 1e-6)
     return np.where(b > 1e-6, (1.0 - np.cbrt(1.0 - 6.0 * safe * (t + safe))) / (2.0 * safe), t)
 

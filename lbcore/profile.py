@@ -20,7 +20,7 @@ import math
 
 import numpy as np
 
-from lbcore.compiled import inlined, kernel
+from lbcore.compiled import kernel
 
 PER_OCTAVE = 64  # a power of 2: edges are dyadic numbers, where lattice laws and round levels have their kinks
 _MOST_OCTAVES = 24
@@ -68,7 +68,7 @@ class Levels:
         return np.zeros((2, self.edges.size))
 
 
-@inlined
+@kernel
 def count(wait, scale, counts):
     """Count a wait, in mean service times, at the two edges around it, each the more the nearer it is."""
     place = wait * scale

@@ -1,7 +1,7 @@
 """General service, first come first served, equal servers: any policy, Poisson or renewal arrivals.
 
-Policies that look at nothing but which servers are idle run in :mod:`lbcore.calendar_queue`, at the same cost
-per arrival for any number of servers; all others, and finite buffers, in :mod:`lbcore.departures`.
+Policies that look at nothing but which servers are idle run in :mod:`lbcore.idle_or_busy`, at the same cost
+per arrival for any number of servers; all others, and finite buffers, in :mod:`lbcore.queue_lengths`.
 """
 
 import math
@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 
-from lbcore import calendar_queue, checks, departures, draws, estimate, laws, policies
+from lbcore import checks, draws, estimate, idle_or_busy, laws, policies, queue_lengths
 from lbcore.profile import Levels, fold
 from lbcore.results import Estimate
 
@@ -54,7 +54,7 @@ class _Servers:
         gaps = laws.exponential() if interarrival is None else interarrival
         self.n, self.load, self.policy, self.rate, self.mean = n, load, policy, load * n, service.mean
         self.bounded, self._service, self._filled = buffers is not None, service, filled
-        self.columns = dict.fromkeys(calendar_queue.Sums._fields, 1)
+        self.columns = dict.fromkeys(idle_or_busy.Sums._fields, 1)
         self._levels = None if work is None else Levels(service, work)
         if work is not None:
             self.columns |= {"gain": work.size, "resolution": work.size}
@@ -65,7 +65,7 @@ class _Servers:
         )
         self._common = {
             "rate": float(self.rate),
-            "slots": calendar_queue.slots_per_unit(n),
+            "slots": idle_or_busy.slots_per_unit(n),
             "shares": np.empty(0) if shares is None else _alias_table(shares),
             "scale": 1.0 if work is None else self._levels.scale,
         }
@@ -140,6 +140,26 @@ class _Servers:
         return {"profile": Estimate(star + excess.value, half_width), "excess": Estimate(excess.value, half_width)}
 
 
+# policies that each kernel follows without a look at every queue; all others choose by themselves
+_IDLE_RULES = {
+    policies.JBT: idle_or_busy.IDLE_FIRST,
+    policies.JBT_BY_RATE: idle_or_busy.IDLE_FIRST,
+    policies.ROUND_ROBIN: idle_or_busy.IN_TURN,
+    policies.RANDOM: idle_or_busy.RANDOM,
+    policies.RANDOM_BY_RATE: idle_or_busy.RANDOM,
+}
+_QUEUE_RULES = {
+    policies.JSQ: queue_lengths.SHORTEST,
+    policies.JBT: queue_lengths.BELOW,
+    policies.JBT_BY_RATE: queue_lengths.BELOW,
+    policies.JSQ_D: queue_lengths.SAMPLED,
+    policies.JSQ_D_WITH_REPLACEMENT: queue_lengths.SAMPLED_WITH_REPLACEMENT,
+    policies.ROUND_ROBIN: queue_lengths.IN_TURN,
+    policies.RANDOM: queue_lengths.RANDOM,
+    policies.RANDOM_BY_RATE: queue_lengths.RANDOM,
+}
+
+
 class _IdleOrBusy(_Servers):
     """For policies that look at nothing but which servers are idle."""
 
@@ -147,30 +167,17 @@ class _IdleOrBusy(_Servers):
 
     def __init__(self, n, load, policy, service, **given):
         super().__init__(n, load, policy, service, **given)
-        rule = calendar_queue.IDLE_FIRST
-        if policy.oblivious:
-            rule = calendar_queue.IN_TURN if policy.code == policies.ROUND_ROBIN else calendar_queue.RANDOM
-        self._settings = calendar_queue.Settings(rule=rule, **self._common)
+        rule = _IDLE_RULES[policy.code]
+        if rule == idle_or_busy.IDLE_FIRST and policy.oblivious:
+            rule = idle_or_busy.RANDOM
+        self._settings = idle_or_busy.Settings(rule=rule, **self._common)
 
     def start(self, stream):
         work = equilibrium_work(self.n, self.load, self._service, stream) if self._filled else None
-        return [calendar_queue.new_state(self.n, stream, self._counts(), work)]
+        return [idle_or_busy.new_state(self.n, stream, self._counts(), work)]
 
     def _serve(self, states, steps, given, out):
-        calendar_queue.idle_or_busy_kernel(steps, *given, states[0], out)
-
-
-# policies that the kernel knows how to follow without a look at every queue; all others choose by themselves
-_RULES = {
-    policies.JSQ: departures.SHORTEST,
-    policies.JBT: departures.BELOW,
-    policies.JBT_BY_RATE: departures.BELOW,
-    policies.JSQ_D: departures.SAMPLED,
-    policies.JSQ_D_WITH_REPLACEMENT: departures.SAMPLED_WITH_REPLACEMENT,
-    policies.ROUND_ROBIN: departures.IN_TURN,
-    policies.RANDOM: departures.RANDOM,
-    policies.RANDOM_BY_RATE: departures.RANDOM,
-}
+        idle_or_busy.idle_or_busy_kernel(steps, *given, states[0], out)
 
 
 class _QueueLengths(_Servers):
@@ -180,11 +187,11 @@ class _QueueLengths(_Servers):
 
     def __init__(self, n, load, policy, service, *, buffers=None, **given):
         super().__init__(n, load, policy, service, buffers=buffers, **given)
-        rule = _RULES.get(policy.code, departures.CHOOSER)
-        if rule == departures.BELOW and policy.oblivious:
-            rule = departures.RANDOM
-        rates = np.ones(n if rule == departures.CHOOSER else 0)
-        self._settings = departures.Settings(
+        rule = _QUEUE_RULES.get(policy.code, queue_lengths.CHOOSER)
+        if rule == queue_lengths.BELOW and policy.oblivious:
+            rule = queue_lengths.RANDOM
+        rates = np.ones(n if rule == queue_lengths.CHOOSER else 0)
+        self._settings = queue_lengths.Settings(
             rule=rule,
             code=policy.code,
             parameter=policy.parameter,
@@ -196,22 +203,22 @@ class _QueueLengths(_Servers):
 
     def start(self, stream):
         memory = self.policy.new_memory(self.n)
-        return [departures.new_state(self.n, stream, self._settings.rule, memory, self._counts())]
+        return [queue_lengths.new_state(self.n, stream, self._settings.rule, memory, self._counts())]
 
     def _serve(self, states, steps, given, out):
         while steps > 0:
-            done, server = departures.queue_lengths_kernel(self.policy.chooser, steps, *given, states[0], out)
+            done, server = queue_lengths.queue_lengths_kernel(self.policy.chooser, steps, *given, states[0], out)
             if not 0 <= server < self.n:
                 self.policy.refuse(server, self.n)
             steps -= done
             if steps > 0:
-                states[0] = departures.grown(states[0])
+                states[0] = queue_lengths.grown(states[0])
 
 
 def _model(n, load, policy, service, *, buffers=None, **given):
     """Return the model of the kernel that is faster."""
-    kind = _IdleOrBusy if policy.sees_idle_only and buffers is None else _QueueLengths
-    return kind(n, load, policy, service, buffers=buffers, **given)
+    idle_only = policy.sees_idle_only and policy.code in _IDLE_RULES and buffers is None
+    return (_IdleOrBusy if idle_only else _QueueLengths)(n, load, policy, service, buffers=buffers, **given)
 
 
 def _alias_table(shares):
@@ -320,7 +327,7 @@ def simulate_workload(
 
     With Poisson arrivals the queue with all servers pooled into one, fed by the same jobs, is a control variate
     for the mean wait: it is M/G/1, with mean work ``load (1 + cv2) / (2 n (1 - load))`` (Pollaczek and Khinchine);
-    so is the number of busy servers. The profile is found from the waits, see :mod:`lbcore.profile`.
+    so is the number of busy servers. The profile is found from the waits, see :mod:`lbcore.profile`, with both.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 import lbcore as lb
-from lbcore import jiq, laws
+from lbcore import jiq, laws, transient
 
 LAWS = [
     laws.exponential(),
@@ -135,8 +135,8 @@ def test_everything_scales_with_the_mean():
     five = jiq.fluid_path(long, 0.6, lambda u: start(u / 5), 5 * times, 5 * w)
     assert np.asarray(five) == pytest.approx(np.asarray(one), abs=1e-9)
     work = np.ones(50)
-    one = jiq.simulate_path(work, short, 0.6, times, w, seed=3)
-    five = jiq.simulate_path(5 * work, long, 0.6, 5 * times, 5 * w, seed=3)
+    one = transient.simulate_path(work, short, 0.6, times, w, seed=3)
+    five = transient.simulate_path(5 * work, long, 0.6, 5 * times, 5 * w, seed=3)
     assert five.value == pytest.approx(one.value)
 
 
@@ -235,75 +235,9 @@ def test_fluid_path_agrees_with_simulation_at_a_hundred_thousand_servers(law, lo
     profile, work = STATES[state]
     n, times, levels = 100_000, np.array([0.4, 1.2, 2.1, 3.3, 7.1]), np.linspace(0, 8, 33) + 0.03
     path = jiq.fluid_path(law, load, profile, times, levels)
-    found = jiq.simulate_path(work(n), law, load, times, levels, seed=7, replications=6)
+    found = transient.simulate_path(work(n), law, load, times, levels, seed=7, replications=6)
     assert np.all(abs(path.profile - found.value) <= 2 * found.half_width + 1.5 / math.sqrt(n))
     assert path.error < 0.01
-
-
-def test_simulated_path_against_a_plain_simulation():
-    n, rng, law = 40, np.random.default_rng(2), laws.uniform()
-    times, levels, work = np.array([0.5, 2.0]), np.array([0.0, 0.5, 1.5]), np.linspace(0, 1.2, 40)
-    found = jiq.simulate_path(work, law, 0.9, times, levels, seed=5, replications=2000)
-    for row, t in enumerate(times):
-        plain = [
-            np.mean(naive.jiq_work(work, lambda r: r.uniform(0, 2), 0.9 * n, t, rng)[:, None] > levels, axis=0)
-            for _ in range(500)
-        ]
-        error = 4 * np.std(plain, axis=0) / math.sqrt(500) + found.half_width[row] + 1 / n * 0.05
-        assert np.all(abs(found.value[row] - np.mean(plain, axis=0)) <= error)
-
-
-@pytest.mark.parametrize("law", [laws.exponential(), laws.hyperexponential(4), laws.uniform(), LAWS[11]], ids=str)
-@pytest.mark.parametrize("load", [0.3, 0.9])
-def test_excess_of_one_server_is_that_of_pollaczek_and_khinchine(law, load):
-    w = np.array([0.0, 0.2, 0.7, 1.5, 4.0, 11.0])
-    exact = jiq.workload_tail(law, load, w).tail - jiq.fixed_point(law, load, w)
-    found = jiq.simulate_near_fixed_point(1, law, load, w, duration=200_000, seed=3)
-    assert found["excess"].value[0] == 0.0
-    assert np.all(abs(found["excess"].value - exact) <= 2 * found["excess"].half_width + 2e-5)
-    assert abs(found["wait_probability"].value - load) <= 2 * found["wait_probability"].half_width
-
-
-@pytest.mark.parametrize("law", [laws.uniform(mean=3.0), laws.lognormal(2), laws.pareto(2.5)], ids=str)
-@pytest.mark.parametrize(("n", "load"), [(3, 0.6), (20, 0.8)])
-def test_excess_agrees_with_looking_at_the_servers_of_a_run_from_empty(law, n, load):
-    w = law.mean * np.array([0.3, 0.5, 1.0, 2.5])
-    near = jiq.simulate_near_fixed_point(n, law, load, w, duration=80_000 / n, seed=2)
-    far = lb.simulate_workload(n, load, lb.jiq(), law, work=w, arrivals=2 * 10**6, seed=3, progress=False)
-    seen = far.profile.value - jiq.fixed_point(law, load, w)
-    assert np.all(abs(near["excess"].value - seen) <= 1.5 * (near["excess"].half_width + far.profile.half_width))
-    assert np.all(near["excess"].high <= load * near["wait_probability"].high)
-    for name in ("wait_probability", "mean_wait"):
-        one, other = near[name], getattr(far, name)
-        assert abs(one.value - other.value) <= 1.5 * (one.half_width + other.half_width)
-
-
-@pytest.mark.kernel
-def test_waits_are_counted_with_their_number_and_mean():
-    for system in jiq._systems(2, laws.lognormal(3), 0.8, 2, 1):
-        system.serve(2000)
-        counts = system.sums[-jiq._EDGES.size :]
-        waited, wait = (system.sums[jiq.calendar_queue.COLUMNS.index(name)] for name in ("waited", "wait"))
-        assert counts.sum() == pytest.approx(waited)
-        assert counts @ jiq._EDGES == pytest.approx(wait)
-
-
-def test_runs_start_in_the_equilibrium_of_infinitely_many_servers():
-    law, n, w = laws.pareto(1.5, mean=2.0), 100_000, np.array([0.0, 0.3, 2.0, 30.0])
-    work = next(jiq._systems(n, law, 0.6, 2, 1))._empty_at
-    share = np.mean(work[:, None] > w / law.mean, axis=0)
-    assert share == pytest.approx(jiq.fixed_point(law, 0.6, w), abs=4 / math.sqrt(n))
-
-
-def test_upper_limits_where_nobody_waits():
-    found = jiq.simulate_near_fixed_point(1000, laws.pareto(1.5, mean=2.0), 0.5, [0.0, 1.0], duration=50, seed=1)
-    limit = 3.7 / (0.5 * 8 * 12_500)
-    assert found["wait_probability"].value == found["mean_wait"].value == 0.0
-    assert found["wait_probability"].high == pytest.approx(limit)
-    assert found["mean_wait"].high == pytest.approx(2 * limit)
-    assert found["excess"].high == pytest.approx([0.5 * limit] * 2)
-    with pytest.raises(ValueError, match="duration"):
-        jiq.simulate_near_fixed_point(10, laws.exponential(), 0.5, [0.0], duration=0)
 
 
 def test_fluid_path_converges_to_the_fixed_point():
@@ -314,13 +248,6 @@ def test_fluid_path_converges_to_the_fixed_point():
         distance = np.max(abs(path.profile - jiq.fixed_point(law, load, LEVELS)), axis=1)
         assert distance[0] > distance[1] > distance[2]
         assert distance[2] < 1e-3
-
-
-@pytest.mark.kernel
-def test_simulate_path_small():
-    found = jiq.simulate_path([0.0, 1.0, 2.0], laws.deterministic(), 0.5, [0.5, 1.5], [0.0, 1.0], seed=1)
-    assert found.value.shape == (2, 2)
-    assert np.all((found.value >= 0) & (found.value <= 1))
 
 
 # ---- bad input
@@ -363,5 +290,3 @@ def test_bad_fluid_arguments_say_what_is_wrong():
         jiq.fluid_path(law, 0.5, *good, step=0)
     with pytest.raises(ValueError, match="broadcast"):
         jiq.fluid_path(law, 0.5, [1.0, 0.5, 0.1], [1.0], [0.0, 1.0])
-    with pytest.raises(ValueError, match="times must be increasing"):
-        jiq.simulate_path([1.0], law, 0.5, [1.0, 0.5], [0.0])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lbcore import gallery_jiq, jiq, laws
+from lbcore import gallery_jiq, jiq, laws, transient
 
 
 def first_pictures(explorer, count=2):
@@ -96,6 +96,6 @@ def test_static_figures_show_the_last_result():
 
 
 def test_two_servers_depend_and_less_with_more_servers():
-    few, many = (jiq.pair_excess(n, laws.exponential(), 0.6, [0.0, 1.0], seed=1) for n in (10, 1000))
+    few, many = (transient.pair_excess(n, laws.exponential(), 0.6, [0.0, 1.0], seed=1) for n in (10, 1000))
     assert few.low[0, 0] > many.high[0, 0] > 0
     assert few.value == pytest.approx(few.value.T)

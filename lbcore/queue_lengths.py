@@ -10,15 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from lbcore import draws, policies, streams
-from lbcore.calendar_queue import BLOCK, LATE, NOW, POOLED, Sums, file, join_busy, new_calendar, split
 from lbcore.compiled import fresh, inlined, kernel
+from lbcore.idle_or_busy import BLOCK, LATE, NOW, POOLED, Sums, file, new_calendar, split
+from lbcore.profile import count
 
 SHORTEST, BELOW, SAMPLED, SAMPLED_WITH_REPLACEMENT, IN_TURN, RANDOM, CHOOSER = range(7)
 SLOT, BUSY, TURN, FREE, N_FREE = range(5)  # of the place
 
 
 class Settings(NamedTuple):
-    """What a run does not change; what is not named here as in :mod:`lbcore.calendar_queue`."""
+    """What a run does not change; what is not named here as in :mod:`lbcore.idle_or_busy`."""
 
     rule: int  # SHORTEST, BELOW, ...; under CHOOSER a function chooses
     code: int  # of the policy, and its parameter
@@ -33,7 +34,7 @@ class Settings(NamedTuple):
 
 
 class State(NamedTuple):
-    """Changed in place; what is not named here as in :mod:`lbcore.calendar_queue`."""
+    """Changed in place; what is not named here as in :mod:`lbcore.idle_or_busy`."""
 
     streams: np.ndarray
     clock: np.ndarray
@@ -54,8 +55,11 @@ class State(NamedTuple):
 
 def new_state(n, stream, rule, memory, counts):
     """Return the state of n empty servers."""
-    empty_at, second_until = np.zeros((2, n))
-    jobs, servers = 2 * n + 2 * BLOCK, np.arange(n, dtype=np.int32)
+    jobs = 2 * n + 2 * BLOCK
+    empty_at, second_until = np.zeros((2, n))  # pairs of rows as in lbcore.idle_or_busy
+    order, rank = np.tile(np.arange(n, dtype=np.int32), (2, 1))
+    following, server = np.zeros((2, jobs), np.int32)
+    following[:] = np.arange(1, jobs + 1)
     return State(
         streams=split(stream),
         clock=np.zeros(2),
@@ -63,12 +67,12 @@ def new_state(n, stream, rule, memory, counts):
         empty_at=empty_at,
         second_until=second_until,
         queues=np.zeros(n, np.int64),
-        order=servers,
-        rank=servers.copy(),
+        order=order,
+        rank=rank,
         first=np.full({SHORTEST: 2 * BLOCK, BELOW: 1}.get(rule, 0), n),
         due=np.zeros(jobs),
-        following=np.arange(1, jobs + 1, dtype=np.int32),
-        server=np.zeros(jobs, np.int32),
+        following=following,
+        server=server,
         head=new_calendar(n),
         memory=memory,
         counts=counts,
@@ -129,6 +133,16 @@ def _depart(now, slots, threshold, place, queues, order, rank, first, due, follo
         slot += 1
 
 
+@inlined
+def _set_back(empty_at, second_until, due):
+    """Set all times back by ``LATE``."""
+    for i in range(empty_at.size):
+        empty_at[i] -= LATE
+        second_until[i] -= LATE
+    for job in range(due.size):
+        due[job] -= LATE
+
+
 @fresh
 def _serve(chooser, poisson, settings, gaps, services, state, out):
     """Serve as many arrivals as there are `gaps`; return the server chosen last, and stop if there is none such."""
@@ -185,14 +199,18 @@ def _serve(chooser, poisson, settings, gaps, services, state, out):
         if buffers.size > 0 and q >= buffers[i]:
             lost += 1.0
         else:
+            empties = now
             if q == 0:
                 place[BUSY] += 1
-                empty_at[i] = now + services[e]
             else:
-                wait, longer = join_busy(i, now, services[e], empty_at, second_until, scale, counts)
+                empties = empty_at[i]
                 waited += 1.0
-                waits += wait
-                second += longer
+                waits += empties - now
+                if counts.size > 0:
+                    count(empties - now, scale, counts)
+                second += empties - max(now, second_until[i])
+                second_until[i] = empties
+            empty_at[i] = empties + services[e]
             served += 1.0
             queues[i] = q + 1
             _move(i, q - threshold + 1, -1, order, rank, first)
@@ -204,9 +222,7 @@ def _serve(chooser, poisson, settings, gaps, services, state, out):
         if now >= LATE:
             now -= LATE
             place[SLOT] -= np.int64(LATE * slots)
-            empty_at -= LATE
-            second_until -= LATE
-            due -= LATE
+            _set_back(empty_at, second_until, due)
     clock[NOW], clock[POOLED] = now, pooled
     sums = Sums(
         level=level + rate * waits,
@@ -232,7 +248,7 @@ def queue_lengths_kernel(chooser, steps, poisson, interarrival, service, setting
     """Serve at most `steps` arrivals; return how many, and the server chosen last.
 
     Fewer are served when the state must be :func:`grown`, or when the server chosen last is none. Parameters as those
-    of :func:`lbcore.calendar_queue.idle_or_busy_kernel`, after `chooser`, see :func:`lbcore.policies.pick`.
+    of :func:`lbcore.idle_or_busy.idle_or_busy_kernel`, after `chooser`, see :func:`lbcore.policies.pick`.
     """
     queues, gaps, services = state.queues, np.empty(BLOCK), np.empty(BLOCK)
     done, last = 0, 0

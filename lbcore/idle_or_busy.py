@@ -68,14 +68,16 @@ class State(NamedTuple):
 
 def new_state(n, stream, counts, work=None):
     """Return the state of n servers, empty or with `work` to do."""
-    slots = slots_per_unit(n)
-    (empty_at, second_until), following, head = np.zeros((2, n)), np.zeros(n, np.int32), new_calendar(n)
-    idle, place = np.arange(n, dtype=np.int32), np.array([0, n, 0])
+    # pairs of rows: arrays that begin at the same place of a page would push each other out of the processor's cache
+    empty_at, second_until = np.zeros((2, n))
+    following, idle = np.zeros((2, n), np.int32)
+    idle[:] = np.arange(n)
+    head, place = new_calendar(n), np.array([0, n, 0])
     if work is not None:
         empty_at[:] = work
         free = np.flatnonzero(work == 0.0)
         idle[: free.size], place[IDLE] = free, free.size
-        _file_all(empty_at, slots, following, head)
+        _file_all(empty_at, slots_per_unit(n), following, head)
     return State(split(stream), np.zeros(2), place, empty_at, second_until, following, idle, head, counts)
 
 
@@ -131,18 +133,6 @@ def _empty(now, slots, slot, n_idle, empty_at, following, idle, head):
         slot += 1
 
 
-@inlined
-def join_busy(i, now, service, empty_at, second_until, scale, counts):
-    """Let a job join server i, busy; return its wait, and how much longer the server has two jobs or more."""
-    empties = empty_at[i]
-    second = empties - max(now, second_until[i])
-    second_until[i] = empties
-    empty_at[i] = empties + service
-    if counts.size > 0:
-        count(empties - now, scale, counts)
-    return empties - now, second
-
-
 def _serving(poisson):
     """Compile the heart of :func:`idle_or_busy_kernel` for Poisson or for other arrivals."""
 
@@ -185,20 +175,26 @@ def _serving(poisson):
                 i = np.int64(x)
             else:
                 i, words = take_below(words, n)
-            if empty_at[i] <= now:
+            empties = empty_at[i]
+            if empties <= now:
                 n_idle -= 1
-                empty_at[i] = now + services[e]
-                file(i, empty_at[i], slots, following, head)
+                empties = now + services[e]
+                empty_at[i] = empties
+                file(i, empties, slots, following, head)
             else:
-                wait, longer = join_busy(i, now, services[e], empty_at, second_until, scale, counts)
                 waited += 1.0
-                waits += wait
-                second += longer
+                waits += empties - now
+                if counts.size > 0:
+                    count(empties - now, scale, counts)
+                second += empties - max(now, second_until[i])
+                second_until[i] = empties
+                empty_at[i] = empties + services[e]
             if now >= LATE:
                 now -= LATE
                 slot -= np.int64(LATE * slots)
-                empty_at -= LATE
-                second_until -= LATE
+                for i in range(n):
+                    empty_at[i] -= LATE
+                    second_until[i] -= LATE
         store(streams[2], words)
         clock[NOW], clock[POOLED] = now, pooled
         place[SLOT], place[IDLE], place[TURN] = slot, n_idle, turn
