@@ -6,7 +6,8 @@ Run ``python benchmarks/coverage.py [runs]``, ten minutes for 400; all lengths a
 import sys
 import time
 
-from lbcore import laws, markov, policies, slotted, workload
+from lbcore.chance import laws
+from lbcore.simulate import markov, policies, slotted, workload
 
 BATCH, OFFER = laws.discrete([0, 4], [0.5, 0.5]), laws.discrete([0, 2], [0.5, 0.5])
 

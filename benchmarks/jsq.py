@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from lbcore import jsq
+from lbcore import theory
 from lbcore.pictures.jsq import stationary_law
 
 
@@ -31,15 +31,15 @@ def fresh_process(code):
 def main():
     """Print one line a figure."""
     betas = np.geomspace(0.031, 4.9, 41)
-    jsq.diffusion_law(1.0)
-    print(f"diffusion_law, one beta:                   {median_ms(jsq.diffusion_law, betas):8.1f} ms")
-    laws = [jsq.diffusion_law(beta) for beta in betas]
+    theory.diffusion_law(1.0)
+    print(f"diffusion_law, one beta:                   {median_ms(theory.diffusion_law, betas):8.1f} ms")
+    laws = [theory.diffusion_law(beta) for beta in betas]
     print(f"its error estimate (solved again):         {median_ms(lambda law: law.error, laws):8.1f} ms")
     worst = max(law.error for law in laws)
     print(f"largest relative error over 41 beta:       {worst:8.0e}")
 
     def curve(low):
-        return [jsq.diffusion_law(beta).mean_q2 for beta in np.geomspace(low, 5, 60)]
+        return [theory.diffusion_law(beta).mean_q2 for beta in np.geomspace(low, 5, 60)]
 
     print(f"curve of E Q2 over 60 beta:                {median_ms(curve, [0.0301, 0.0302, 0.0303]) / 1000:8.2f} s")
     explorer = stationary_law.explore()

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from lbcore import markov, policies, streams
+from lbcore.chance import streams
+from lbcore.simulate import markov, policies
 
 LOAD, EVENTS = 0.9, 10_000_000
 POLICIES = [

@@ -6,7 +6,8 @@ Run ``taskset -c 1 python benchmarks/slotted.py``; the last lines, on two thread
 import os
 import time
 
-from lbcore import estimate, laws, policies, slotted, streams
+from lbcore.chance import laws, streams
+from lbcore.simulate import estimate, policies, slotted
 
 
 def seconds(n_servers, policy, slots, threads):

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from lbcore import laws, policies, streams, workload
+from lbcore.chance import laws, streams
+from lbcore.simulate import policies, workload
 
 LOAD, ARRIVALS, REPEATS = 0.9, 4_000_000, 5
 LAWS = {"exp": laws.exponential(), "lognormal 4": laws.lognormal(4), "pareto 2.5": laws.pareto(2.5)}

@@ -2,20 +2,22 @@
 
 import time
 
-from lbcore import __version__, compiled, jbt, jsq, laws, policies, transient
-from lbcore.markov import simulate_markov
-from lbcore.slotted import simulate_slotted
-from lbcore.workload import simulate_workload
+from lbcore import __version__, compiled, theory
+from lbcore.chance import laws
+from lbcore.simulate import policies, transient
+from lbcore.simulate.markov import simulate_markov
+from lbcore.simulate.slotted import simulate_slotted
+from lbcore.simulate.workload import simulate_workload
 
 
 def main():
     """Run each kernel once, so that it is compiled and cached, and remove the kernels of earlier sources."""
     start = time.perf_counter()
     removed = compiled.remove_stale()
-    jsq.diffusion_law(1.0)
-    jbt.two_server_law(0.5, 2)
+    theory.diffusion_law(1.0)
+    theory.two_server_law(0.5, 2)
     transient.simulate_path([0.0, 1.0], laws.exponential(), 0.5, [1.0], [0.0], seed=1)
-    jsq.finite_law(100, 1.0)
+    theory.finite_law(100, 1.0)
     short = {"replications": 16, "seed": 1, "progress": False}
     batch, offer = laws.bernoulli(0.5, 6), laws.bernoulli(0.5, 2)
     for policy in (policies.jsq(), policies.jsq_d(2), policies.jbt(2), policies.jiq(), policies.random(),

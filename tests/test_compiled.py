@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 CALLER = "from lbcore.compiled import kernel\nfrom lbcore.helper import g\n@kernel\ndef f(x):\n    return g(x) + 1\n"
 HELPER = "from lbcore.compiled import kernel\n@kernel\ndef g(x):\n    return {} * x\n"
 RUN = """
-from lbcore import compiled, caller
+from lbcore import caller, compiled
 value = caller.f(3)
 print(value, len(caller.f.stats.cache_hits), compiled.FOLDER)
 """

@@ -5,7 +5,7 @@ from dataclasses import FrozenInstanceError, dataclass
 import numpy as np
 import pytest
 
-from lbcore.record import Record
+from lbcore.records import Record
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

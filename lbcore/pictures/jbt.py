@@ -6,7 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from lbcore import jbt, laws, policies, slotted
+from lbcore import theory
+from lbcore.chance import laws
 from lbcore.show.picture import (
     Plot,
     arrows,
@@ -23,6 +24,7 @@ from lbcore.show.picture import (
     points,
     whole_slider,
 )  # fmt: skip
+from lbcore.simulate import policies, slotted
 
 _DRAWING = 1e-6  # tolerance of the exact chain in drawings, at least four digits of the mean
 _EPSILONS = np.geomspace(0.5, 0.02, 8)
@@ -48,9 +50,9 @@ def _curve(rule, parameter=None):
     rows = []
     for epsilon in _EPSILONS:
         if rule == "JSQ":
-            mean, condition = jbt.two_server_jsq(epsilon)
+            mean, condition = theory.two_server_jsq(epsilon)
         else:
-            law = jbt.two_server_law(epsilon, RULES[rule](epsilon, parameter), tolerance=_DRAWING)
+            law = theory.two_server_law(epsilon, RULES[rule](epsilon, parameter), tolerance=_DRAWING)
             mean, condition = law.mean_total, law.condition
         rows.append((epsilon * mean, condition))
     return np.array(rows).T
@@ -92,7 +94,7 @@ def thresholds(r, k, own=()):
             for name, (rule, parameters, who, look) in _FIXED.items()
         ] for row in (0, 1)
     )  # fmt: skip
-    limit = jbt.heavy_traffic_limit(2, r)
+    limit = theory.heavy_traffic_limit(2, r)
     mean.append(guide("limits (of constant r: new)", y=[2.0, limit, 4.0], who="limit"))
     mean += [points(f"{name} (simulated)", *found, "own") for name, *found in own]
     axes = {"x": (_EPSILONS[0], _EPSILONS[-1]), "log": "x"}
@@ -148,16 +150,16 @@ def u_shape(n, epsilon):
             yield _u(n, epsilon, log, r, points("JBT(r)", r, means, half, "jbt", believable=known), [])
         return
     r, means = np.arange(1, 17), np.full(16, math.nan)
-    excess = np.array([jbt.heavy_traffic_limit(2, int(t)) for t in r]) - 2
-    heuristic = 1 + (excess / epsilon + jbt.threshold_price() * r) / pooled
+    excess = np.array([theory.heavy_traffic_limit(2, int(t)) for t in r]) - 2
+    heuristic = 1 + (excess / epsilon + theory.threshold_price() * r) / pooled
     beside = [line("limit's excess + s r: heuristic (new)", r, heuristic, "jbt", "heuristic")]
     near = [t for t in r if t in (1, 2, 16) or abs(t - log) <= 1]  # enough for a first picture
     for some in (near, r):
         for t in some:
-            means[t - 1] = jbt.two_server_law(epsilon, int(t), tolerance=1e-5).mean_total / pooled
+            means[t - 1] = theory.two_server_law(epsilon, int(t), tolerance=1e-5).mean_total / pooled
         exact = points("JBT(r)", some, means[np.array(some) - 1], None, "jbt", "exact")
         yield _u(n, epsilon, log, r, exact, beside)
-    bound = jbt.theorem_two_bound(epsilon, r, 1e-5) / pooled
+    bound = theory.theorem_two_bound(epsilon, r, 1e-5) / pooled
     yield _u(n, epsilon, log, r, exact, [line("bound of Thm 2, θ*, C₁ fitted", r, bound, "bound", "fitted"), *beside])
 
 
@@ -194,7 +196,7 @@ def rate_series(n_servers, threshold=1, system=_FAIR, epsilons=(0.2, 0.14, 0.1, 
     Returns
     -------
     dict
-        ``scaled`` and ``half_width``, (m,): epsilon E[sum Q]. ``limit``: `jbt.heavy_traffic_limit`. ``power``: p below.
+        ``scaled`` and ``half_width``, (m,): epsilon E[sum Q]. ``limit``: `theory.heavy_traffic_limit`. ``power``: p below.
         ``fit``, (3,), of ``M + b epsilon^p + d epsilon`` by weighted least squares, ``p = 1 - a``, for two servers
         ``2 - a``. ``fit_half_width``: 95 %, of M. ``misfit``: chi-square over its degrees of freedom, m - 3.
     """
@@ -207,14 +209,14 @@ def rate_series(n_servers, threshold=1, system=_FAIR, epsilons=(0.2, 0.14, 0.1, 
         )  # fmt: skip
         found.append((epsilon * run.mean_total.value, epsilon * run.mean_total.half_width))
     scaled, half_width = np.array(found).T
-    a = 4 / math.pi * math.atan(jbt.push_share(n_servers, threshold, batch, service))
+    a = 4 / math.pi * math.atan(theory.push_share(n_servers, threshold, batch, service))
     power, error = (2 if n_servers == 2 else 1) - a, half_width / 1.96
     design = np.stack([np.ones(len(epsilons)), epsilons**power, epsilons], axis=1) / error[:, None]
     covariance = np.linalg.inv(design.T @ design)
     fit = covariance @ design.T @ (scaled / error)
     return {
         "n": n_servers, "epsilons": epsilons, "scaled": scaled, "half_width": half_width, "power": power, "fit": fit,
-        "limit": jbt.heavy_traffic_limit(n_servers, threshold, batch, service),
+        "limit": theory.heavy_traffic_limit(n_servers, threshold, batch, service),
         "fit_half_width": 1.96 * math.sqrt(covariance[0, 0]),
         "misfit": float(np.sum((scaled / error - design @ fit) ** 2) / (len(epsilons) - 3)),
     }  # fmt: skip
@@ -256,8 +258,8 @@ def slotted_systems(n, r, k, system):
     }
     limits, known = [1.0], "no limit is known"
     if equal:
-        pooled = jbt.pooled_limit(n, batch, services)
-        limits += [jbt.heavy_traffic_limit(n, t, batch, services) / pooled for t in (r, math.inf)]
+        pooled = theory.pooled_limit(n, batch, services)
+        limits += [theory.heavy_traffic_limit(n, t, batch, services) / pooled for t in (r, math.inf)]
         known = f"limit of JBT({r}) {limits[1]:.4g}, of random routing {limits[2]:.4g}"
     level = guide("limits: pooled, JBT(r), random (new)", y=limits, who="limit")
     for found in _refined([(n, e, rule(e)) for _, rule in rules.values() for e in gaps], batch, services):
@@ -280,7 +282,7 @@ def slotted_systems(n, r, k, system):
 )  # fmt: skip
 def collapse(r, epsilon):
     """The joint law over R^(r) with its drift, random routing beside it, and the tail of the distance to R^(r)."""
-    ours, blind = (jbt.two_server_law(epsilon, t, tolerance=_DRAWING) for t in (r, math.inf))
+    ours, blind = (theory.two_server_law(epsilon, t, tolerance=_DRAWING) for t in (r, math.inf))
     tails = ours.distance_tail(), blind.distance_tail(r)
     tail = [
         line(label, np.arange(r + 1), np.log10(np.maximum(found, 1e-300)), who)
@@ -322,7 +324,9 @@ def collapse_figure(epsilons=(0.2, 0.1, 0.05), r=(2, 4, 8, 12, 16, 24)):
     moments, tails = [], []
     for name, who, dashes in (("JBT(r)", "jbt", "-"), ("random", "random", (0, (2, 2)))):
         free, look = name == "random", {"linewidth": 1.4, "linestyle": dashes}
-        laws_of = {(e, t): jbt.two_server_law(e, math.inf if free else t, tolerance=1e-8) for e in epsilons for t in r}
+        laws_of = {
+            (e, t): theory.two_server_law(e, math.inf if free else t, tolerance=1e-8) for e in epsilons for t in r
+        }
         for epsilon in epsilons:
             found = [laws_of[epsilon, t].distance_moments(t if free else None)[[0, 1, 3]] for t in r]
             x, y = np.tile([*r, math.nan], 3), np.vstack([found, np.full(3, math.nan)]).T.ravel()
@@ -347,9 +351,9 @@ def kelly_laws(k, smallest=0.01, count=12):
     """The excess over the pooled mean for ``r = ceil(K log(1/epsilon))``, against the power K ln 2 of epsilon."""
     excess, epsilons = [], np.geomspace(0.4, smallest, count)
     for epsilon in epsilons:
-        law = jbt.two_server_law(epsilon, _whole(k * math.log(1 / epsilon)), tolerance=1e-5)
+        law = theory.two_server_law(epsilon, _whole(k * math.log(1 / epsilon)), tolerance=1e-5)
         excess.append(epsilon * law.mean_total - (2 - epsilon))
-    theta, price = jbt.two_server_law(0.05, 8, tolerance=1e-9).decay_rate(), jbt.threshold_price()
+    theta, price = theory.two_server_law(0.05, 8, tolerance=1e-9).decay_rate(), theory.threshold_price()
     power = k * math.log(2)
     shape = epsilons**power + price * epsilons * k * np.log(1 / epsilons)
     marks = [

@@ -8,9 +8,9 @@ from zlib import crc32
 import numpy as np
 from scipy.stats import gamma, poisson
 
-from lbcore import jbt, jiq, laws, policies, workload
+from lbcore import jiq, simulate, theory
+from lbcore.chance import laws
 from lbcore.pictures.law_menu import LATTICE, LAW, chosen_law
-from lbcore.results import Estimate
 from lbcore.show.picture import (
     Plot,
     band,
@@ -25,6 +25,8 @@ from lbcore.show.picture import (
     points,
     real_slider,
 )
+from lbcore.simulate import policies, workload
+from lbcore.simulate.results import Estimate
 
 LAWS = {
     "deterministic": laws.deterministic(),
@@ -55,9 +57,9 @@ def proved_by(law, load):
 @lru_cache(maxsize=64)
 def _theory(law, load):
     """Return x* and x** (and its proved error) at `_WORK`."""
-    tail = jiq.workload_tail(law, load, _WORK * law.mean, tolerance=1e-3)
+    tail = theory.workload_tail(law, load, _WORK * law.mean, tolerance=1e-3)
     cycle = load * (1 - load)
-    return jiq.fixed_point(law, load, _WORK * law.mean), tail.tail / cycle, tail.error / cycle
+    return theory.fixed_point(law, load, _WORK * law.mean), tail.tail / cycle, tail.error / cycle
 
 
 def _number(estimate):
@@ -171,7 +173,7 @@ def exact_points(law, load):
     away = load * (1 - load) * bound - star
     known = {1: (load, float(away.max()), load * (1 + law.cv2) / (2 * (1 - load)))}
     if law.name == "exponential()":
-        two = jbt.two_server_law(2 - 2 * load, 1, tolerance=1e-9)
+        two = theory.two_server_law(2 - 2 * load, 1, tolerance=1e-9)
         queue = two.marginals[1:]
         away = queue @ gamma.sf(_LINEAR, np.arange(1, queue.size + 1)[:, None]) - load * np.exp(-_LINEAR)
         both = 1 - 2 * two.marginals[0] + two.empty_row[0]
@@ -291,14 +293,14 @@ def lemmas(state, load):
 
 @lru_cache(maxsize=64)
 def _fluid(law, load, state):
-    return jiq.fluid_path(law, load, initial_profile(state), _TIMES, _LEVELS, step=1 / 32)
+    return theory.fluid_path(law, load, initial_profile(state), _TIMES, _LEVELS, step=1 / 32)
 
 
 @lru_cache(maxsize=64)
 def _simulated_path(law, load, state, replications):
     """Return the mean profiles of 10^4 servers at `_TIMES`; nothing at time 0, which is known."""
     work = initial_work(state, 10_000)
-    found = jiq.simulate_path(work, law, load, _TIMES[1:], _LEVELS, replications=replications, seed=1)
+    found = simulate.simulate_path(work, law, load, _TIMES[1:], _LEVELS, replications=replications, seed=1)
     return Estimate(*(np.insert(part, 0, np.nan, axis=0) for part in (found.value, found.half_width)))
 
 
@@ -315,7 +317,7 @@ def fluid(load, family, parameter, state, row):
 
 
 def _fluid_plots(law, load, state, row, simulated):
-    path, star = _fluid(law, load, state), jiq.fixed_point(law, load, _LEVELS)
+    path, star = _fluid(law, load, state), theory.fixed_point(law, load, _LEVELS)
     fluid, seen, away = ("limit", "heuristic"), "simulated mean, n = 10⁴ (95 %)", np.full(len(_TIMES), math.nan)
     if simulated is not None:
         away = np.max(abs(simulated.value - star), axis=1)
@@ -439,7 +441,7 @@ _PAIR = np.linspace(0.0, 2.9, 30)
 
 @lru_cache(maxsize=256)
 def _pair(law, load, n, replications):
-    return jiq.pair_excess(n, law, load, _PAIR * law.mean, replications=replications, seed=1)
+    return simulate.pair_excess(n, law, load, _PAIR * law.mean, replications=replications, seed=1)
 
 
 @picture(

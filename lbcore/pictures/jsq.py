@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.stats import norm
 
-from lbcore import jsq
+from lbcore import theory
 from lbcore.show.picture import Plot, guide, line, log_slider, marker, nice, picture, range_slider
 
 
@@ -14,7 +14,7 @@ from lbcore.show.picture import Plot, guide, line, log_slider, marker, nice, pic
 def _over_slacks(low, high, count):
     """Return slacks, E Q2 and kappa over a geometric grid."""
     betas = np.geomspace(low, high, count)
-    laws = [jsq.diffusion_law(beta) for beta in betas]
+    laws = [theory.diffusion_law(beta) for beta in betas]
     return betas, np.array([law.mean_q2 for law in laws]), np.array([law.kappa for law in laws])
 
 
@@ -49,7 +49,7 @@ def _mean(law, betas, means, y):
 @picture("factor-two", scale=0.6, beta=log_slider("slack β", 0.5, 0.03, 5.0))
 def factor_two(beta):
     """JSQ is a factor 2 worse than one shared queue."""
-    return [[_scaled(jsq.diffusion_law(beta))]]
+    return [[_scaled(theory.diffusion_law(beta))]]
 
 
 @picture(
@@ -58,7 +58,7 @@ def factor_two(beta):
 )  # fmt: skip
 def stationary_law(beta, y):
     """The stationary law of the JSQ diffusion: Q1, Q2, beta Q2 and E Q2."""
-    law, (low, high) = jsq.diffusion_law(beta), y
+    law, (low, high) = theory.diffusion_law(beta), y
     left = -nice(beta + 4.0 if beta > 0.2 else 20 * beta)
     x, y = left * np.linspace(1.0, 0.0, 240) ** 2, np.linspace(low, high, 241)[1:]
     density, tail = law.q1_density(x), law.q2_log_tail(y) / math.log(10)
@@ -94,7 +94,7 @@ def normal_distance(law):
 @picture("jsq-large", panels=(2, 2), beta=log_slider("slack β", 3.0, 1.0, 5.88))
 def large_slack(beta):
     """Large slack: the exponent of E Q2, the law of Q1 + beta, and the intermittency of Q2."""
-    law, (betas, means, kappas) = jsq.diffusion_law(beta), _over_slacks(1.0, 6.0, 26)
+    law, (betas, means, kappas) = theory.diffusion_law(beta), _over_slacks(1.0, 6.0, 26)
     z, x = np.linspace(-4.0, 4.0, 401), np.linspace(-1.0, 9.0, 301)
     exponent = [
         line("exact", betas**2, np.log(means), "jsq"),
@@ -152,7 +152,7 @@ def mixture(law, x):
 @picture("jsq-small", panels=(2, 2), beta=log_slider("slack β", 0.05, 0.01, 1.0))
 def small_slack(beta):
     """Small slack: beta E Q2, beta Q2, -Q1 / beta and the mixture of Theorem 2.6."""
-    law, (betas, means, _) = jsq.diffusion_law(beta), _over_slacks(0.01, 1.0, 21)
+    law, (betas, means, _) = theory.diffusion_law(beta), _over_slacks(0.01, 1.0, 21)
     t, x = np.geomspace(1.0, 1e3, 201) - 1, np.linspace(0.0, 6.0, 241)
     tail, exponential, weight = mixture(law, x)
     both, heuristic = exponential + weight * np.exp(-x * x / 2), 2 * np.log1p(x / beta) + x * x / 2
@@ -198,13 +198,13 @@ def small_slack(beta):
 def _waits(n):
     """Return slacks and ``sqrt(N) P(wait)``."""
     slacks = np.geomspace(0.01, 6.0, 31)
-    return slacks, math.sqrt(n) * np.array([jsq.finite_law(n, beta).wait_probability for beta in slacks])
+    return slacks, math.sqrt(n) * np.array([theory.finite_law(n, beta).wait_probability for beta in slacks])
 
 
 @picture("jsq-sensitivity", panels=(2, 2), beta=log_slider("slack β", 1.0, 0.01, 5.88))
 def sensitivity(beta):
     """Where the behaviour turns: E Q2, its elasticity, sqrt(N) P(wait) at finite N, and kappa, over the slack."""
-    law, wait = jsq.diffusion_law(beta), jsq.finite_law(10_000, beta).wait_probability
+    law, wait = theory.diffusion_law(beta), theory.finite_law(10_000, beta).wait_probability
     betas, means, kappas = _over_slacks(0.01, 6.0, 61)
     slope = -np.gradient(np.log(means), np.log(betas), edge_order=2)
     here = float(np.interp(math.log(beta), np.log(betas), slope))

@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import expi
 
-from lbcore import hitting, jsq, markov, mmn, paths, policies
+from lbcore import theory
 from lbcore.show.picture import (
     Plot,
     guide,
@@ -20,6 +20,8 @@ from lbcore.show.picture import (
     real_slider,
     whole_slider,
 )  # fmt: skip
+from lbcore.simulate import markov, paths, policies
+from lbcore.theory import hitting, mmn
 
 # ---- JSQ beside the central queue --------------------------------------------------------------------------
 
@@ -34,7 +36,7 @@ def _waits(n):
     """
     slacks, rows = np.geomspace(0.02, min(5.8, 0.98 * math.sqrt(n)), 41), []
     for beta in slacks:
-        law, load = jsq.finite_law(n, beta), 1 - beta / math.sqrt(n)
+        law, load = theory.finite_law(n, beta), 1 - beta / math.sqrt(n)
         trusted = law.blocking < 0.02 * law.mean_wait * (1 - load)
         ours = law.wait_probability, law.mean_wait, -law.mean_q1 * math.sqrt(n)
         rows.append((*(ours if trusted else (math.nan,) * 3), *mmn.erlang_wait(n, load)))
@@ -44,7 +46,7 @@ def _waits(n):
 @lru_cache
 def _limit_ratio():
     slacks = np.geomspace(0.02, 5.8, 41)
-    return slacks, np.array([jsq.diffusion_law(b).mean_q2 / mmn.halfin_whitt_law(b).mean_queue for b in slacks])
+    return slacks, np.array([theory.diffusion_law(b).mean_q2 / mmn.halfin_whitt_law(b).mean_queue for b in slacks])
 
 
 @picture(
@@ -98,10 +100,10 @@ _SIZES = np.array([10, 32, 100, 316, 1000, 3162, 10_000, 31_623, 100_000, 316_22
 @picture("jsq-finite", panels=(2,), beta=log_slider("slack β", 1.0, 0.05, 2.8))
 def finite_servers(beta):
     """Exact laws at more and more servers against the diffusion, and their relative errors with slope -1/2."""
-    law, chains = jsq.diffusion_law(beta), []
+    law, chains = theory.diffusion_law(beta), []
     for n in _SIZES:
         if beta < 0.9 * math.sqrt(n):
-            chains.append(jsq.finite_law(int(n), beta))
+            chains.append(theory.finite_law(int(n), beta))
         if n >= 10_000:
             yield [_against_diffusion(law, chains)]
 
@@ -147,8 +149,8 @@ def schemes(beta):
     """Scaled Q2 and Q3 of several rules, simulated with ever more events, beside the exact chain and the diffusion."""
     sizes, found = [n for n in (10, 100, 1000, 10_000) if beta < 0.9 * math.sqrt(n)], {}
     known = [
-        line("exact chain, at most two jobs", sizes, [jsq.finite_law(n, beta).mean_q2 for n in sizes], "jsq"),
-        line("diffusion", [5, 2e4], [jsq.diffusion_law(beta).mean_q2] * 2, "limit"),
+        line("exact chain, at most two jobs", sizes, [theory.finite_law(n, beta).mean_q2 for n in sizes], "jsq"),
+        line("diffusion", [5, 2e4], [theory.diffusion_law(beta).mean_q2] * 2, "limit"),
     ]
     for events in (30_000, 300_000, 3_000_000, 30_000_000):
         for rule, (policy, _) in _SCHEMES.items():
@@ -244,7 +246,7 @@ _TIMES = np.linspace(0.0, 5.0, 26)
 )  # fmt: skip
 def transient(beta, n, q1, q2, t):
     """Means of Q1 and Q2 from a start, and their laws at one time: N servers exact, the diffusion by ever more paths."""
-    chain, law = jsq.transient_law(round(n), beta, (q1, q2), _TIMES), jsq.diffusion_law(beta)
+    chain, law = theory.transient_law(round(n), beta, (q1, q2), _TIMES), theory.diffusion_law(beta)
     now, sample = int(np.argmin(abs(_TIMES - t))), np.empty((0, len(_TIMES), 2))
     spacing = 1 / math.sqrt(chain.n_servers)
     about = {"note": f"N = {chain.n_servers}, cut at {chain.truncation:.0e}", "at": (0.97, 0.3)}
@@ -311,7 +313,7 @@ def _over_slacks():
 @picture("jsq-hitting", panels=(2, 2, 2), beta=log_slider("slack β", 2.0, 0.5, 4.89))
 def hitting_times(beta):
     """The exact times of Lemmas 4.1 to 4.7 with their scalings, and ever more paths beside the first."""
-    law, falls = jsq.diffusion_law(beta), hitting.fall_times(beta, beta / 2, 12.0)
+    law, falls = theory.diffusion_law(beta), hitting.fall_times(beta, beta / 2, 12.0)
     cycle, levels, found = hitting.fall_times(beta, 1 / beta, 2 / beta), (9.0, 6.0, beta / 2), []
     wall, power, start, above, length = _to_wall(beta), _down(law), _excursion(beta), _above(law, cycle), _cycle(cycle)
     yield [[_fall(falls, beta), wall], [power, start], [above, length]]

@@ -3,7 +3,7 @@
 import inspect
 from functools import lru_cache
 
-from lbcore import laws
+from lbcore.chance import laws
 from lbcore.show.picture import choice, log_slider
 
 _MEANINGS = {  # what the slider "its parameter" is to a law that asks for this; the parameter itself if not here
