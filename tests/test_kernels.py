@@ -23,6 +23,7 @@ POLICIES = {
     "jsq_d replaced": lambda: lb.jsq_d(3, replacement=True),
     "jiq": lb.jiq,
     "jbt": lambda: lb.jbt(2),
+    "idle one first": lb.idle_one_first,
     "jbt by rate": lambda: lb.jbt(3, by_rate=True),
 }
 LAWS = {

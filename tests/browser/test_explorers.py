@@ -68,7 +68,7 @@ def test_every_slider_at_both_ends_and_every_choice(opened, notebook, page, name
         options = [text.replace("\xa0", " ") for text in choice.locator("option").all_text_contents()]
         if "one column" in options:  # of saved figures
             continue
-        count = 3 if len(options) > 8 and name != "fixed_point" else len(options)  # that one runs through all laws
+        count = 3 if len(options) > 8 else len(options)  # of many laws: the tests of pictures run through all
         for k in [*range(1, count), 0]:
             before = still(notebook)
             after = notebook.after(lambda c=choice, k=k: c.select_option(index=k), 0.3)
