@@ -13,7 +13,6 @@ Each function states its law in one place: both tails, and a sampler of :mod:`lb
 """
 
 import math
-import numbers
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,37 +26,20 @@ from lbcore.chance import draws
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Law:
-    """Law of a nonnegative random variable.
+    """Law of a nonnegative random variable."""
 
-    Attributes
-    ----------
-    name : str
-        The call that makes it.
-    mean : float
-        Positive and finite.
-    variance : float
-        May be infinite.
-    packed : ndarray of float64
-        What the jitted :func:`lbcore.chance.draws.fill` draws from.
-    fourth_moment_finite : bool
-        Whether normal intervals for a mean wait are honest: in a FIFO queue the time average of the waits
-        has a finite asymptotic variance only if E S^4 is finite.
-    decreasing_hazard_rate : bool
-        Whether the law is known to have a decreasing hazard rate, the class for which reference [11] of
-        Foss and Stolyar proves their limit at every load below 1.
-    components : tuple of Law
-        Of a mixture.
-    """
-
-    name: str
-    mean: float
-    variance: float
+    name: str  # the call that makes it
+    mean: float  # positive and finite
+    variance: float  # may be infinite
     own_tail: Callable  # of finite arrays, before the law is stretched
     own_residual_tail: Callable
-    packed: np.ndarray
+    packed: np.ndarray  # of float64: what the jitted `draws.fill` draws from
+    # Whether normal intervals for a mean wait are honest: in a FIFO queue the time average of the waits has a finite
+    # asymptotic variance only if E S^4 is finite
     fourth_moment_finite: bool = True
+    # whether known, the class for which reference [11] of Foss and Stolyar proves their limit at every load below 1
     decreasing_hazard_rate: bool = False
-    components: tuple = ()
+    components: tuple = ()  # the laws of a mixture
 
     def __post_init__(self):
         if self.packed[0] not in draws.CODES:
@@ -123,8 +105,10 @@ def _family(name, given, mean, cv2, sampler, tail, residual_tail, **properties) 
     code, *parameters = sampler
     packed = np.zeros(draws.HEADER)
     packed[: 2 + len(parameters)] = [code, mean, *parameters]
-    tails = {"own_tail": tail, "own_residual_tail": residual_tail}
-    return Law(name=name, mean=mean, variance=cv2 * mean**2, packed=packed, **tails, **properties)
+    return Law(
+        name=name, mean=mean, variance=cv2 * mean**2, own_tail=tail, own_residual_tail=residual_tail, packed=packed,
+        **properties,
+    )  # fmt: skip
 
 
 def exponential(mean=1.0) -> Law:
@@ -215,14 +199,11 @@ def weibull(shape, mean=1.0) -> Law:
     cv2 = math.expm1(math.lgamma(1 + 2 / shape) - 2 * math.lgamma(1 + 1 / shape))
     scale, inverse = 1 / math.gamma(1 + 1 / shape), 1 / shape
 
-    def hazard(w):
-        return (w / scale) ** (1 / inverse)
-
     def tail(w):
-        return np.exp(-hazard(w))
+        return np.exp(-((w / scale) ** (1 / inverse)))
 
     def residual_tail(w):
-        x = hazard(w)
+        x = (w / scale) ** (1 / inverse)
         return np.where(x < 1e-17, 1.0 - w, special.gammaincc(inverse, x))  # x may underflow while w counts
 
     sampler = [draws.WEIBULL, scale, inverse]
@@ -317,15 +298,10 @@ def _discrete(name, values, probabilities, mean, samples=None) -> DiscreteLaw:
         return (beyond[k] + above[k] * (np.append(points, 0.0)[k] - w)) * factor / mean
 
     return DiscreteLaw(
-        name=name,
-        mean=mean,
-        variance=float((points - own_mean) ** 2 @ probabilities) * factor**2,
-        own_tail=tail,
-        own_residual_tail=residual_tail,
-        packed=np.concatenate([[code, factor, 0.0, 0.0, 0.0], *table]),
-        points=points,
-        probabilities=probabilities,
-    )
+        name=name, mean=mean, variance=float((points - own_mean) ** 2 @ probabilities) * factor**2, own_tail=tail,
+        own_residual_tail=residual_tail, packed=np.concatenate([[code, factor, 0.0, 0.0, 0.0], *table]),
+        points=points, probabilities=probabilities,
+    )  # fmt: skip
 
 
 def discrete(values, probabilities, mean=None) -> DiscreteLaw:
@@ -397,16 +373,11 @@ def mixture(weights, laws, mean=1.0) -> Law:
         return sum(a * law.residual_tail(w) for a, law in zip(shares, laws, strict=True)) / sum(shares)
 
     return Law(
-        name=name,
-        mean=own_mean * factor,
-        variance=variance,
-        own_tail=tail,
-        own_residual_tail=residual_tail,
-        packed=np.concatenate([header, threshold, np.arange(len(laws)), other, *rows, *tables]),
+        name=name, mean=own_mean * factor, variance=variance, own_tail=tail, own_residual_tail=residual_tail,
+        packed=np.concatenate([header, threshold, np.arange(len(laws)), other, *rows, *tables]), components=laws,
         fourth_moment_finite=all(law.fourth_moment_finite for law in laws),
         decreasing_hazard_rate=all(law.decreasing_hazard_rate for law in laws),  # closed under mixing (Proschan 1963)
-        components=laws,
-    )
+    )  # fmt: skip
 
 
 def __getattr__(name):  # names of the first house
@@ -415,35 +386,3 @@ def __getattr__(name):  # names of the first house
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     warnings.warn(f"laws.{name} is called laws.discrete now", FutureWarning, stacklevel=2)
     return old[name]
-
-
-# ---- these two move with their callers in jiq.py and workload.py -------------------------------------------
-
-
-def number(value, name, low, allowed) -> float:
-    """Return `value` as a finite float above `low`, or raise with the sentence "`name` must be `allowed`"."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be {allowed}, not {value!r}")
-    if not low < value < math.inf:
-        raise ValueError(f"{name} must be {allowed}, not {value!r}")
-    return float(value)
-
-
-def vector(values, name, allowed="finite numbers >= 0") -> np.ndarray:
-    """Return `values` as a nonempty 1-d float array of finite numbers >= 0, or say what is wrong."""
-    try:
-        array = np.array(values)
-    except ValueError:
-        raise TypeError(f"{name} must be {allowed}, not rows of different lengths") from None
-    if array.dtype.kind not in "biuf":
-        bad = next((v for v in array.flat if not isinstance(v, int | float | np.number)), values)
-        raise TypeError(f"{name} must be {allowed}; found {str(bad)!r}")
-    if array.ndim != 1 or array.size == 0:
-        raise ValueError(f"{name} must be {allowed}, at least one, in one dimension; got shape {array.shape}")
-    wrong = ~(np.isfinite(array) & (array >= 0))
-    if wrong.any():
-        k = int(np.argmax(wrong))
-        raise ValueError(
-            f"{name} must be {allowed}; {wrong.sum()} of {array.size} are not, first {array[k]} at index {k}"
-        )
-    return array.astype(np.float64)
