@@ -84,13 +84,11 @@ class DiffusionLaw(Record):
 
     def q2_log_tail(self, y=None, *, log_y=None):
         """Return ``log P(Q2 > y)`` at levels `y`, or at their logarithms `log_y` where they are no doubles."""
-        log_y = _log_level(y, log_y)
-        return self._q2_logs(log_y)[0][()]
+        return self._q2_logs(_log_level(y, log_y))[0][()]
 
     def q2_log_cdf(self, y=None, *, log_y=None):
         """Return ``log P(Q2 <= y)``; arguments as in `q2_log_tail`."""
-        log_y = _log_level(y, log_y)
-        return self._q2_logs(log_y)[1][()]
+        return self._q2_logs(_log_level(y, log_y))[1][()]
 
     def q2_tail(self, y=None, *, log_y=None):
         """Return ``P(Q2 > y)``; arguments as in `q2_log_tail`."""
@@ -108,11 +106,10 @@ class DiffusionLaw(Record):
         middle = (s >= start) & ~below
         tail[above] = self._top.log_tail(np.exp(-s[above])) - self._log_scale
         cdf[below] = self._log_cdf[-1, 0] - self.kappa * (s[below] - end)
-        small_tail, small_cdf = self._q2_curves
-        upper = middle & (s < self._median_level)
-        tail[upper] = small_tail(s[upper])
-        lower = middle & ~upper
-        cdf[lower] = small_cdf(s[lower])
+        log_tail, log_cdf = self._q2_curves
+        median = self._levels[min(np.sum(self._log_tail[:, 0] < math.log(0.5)), len(self._levels) - 1)]
+        upper, lower = middle & (s < median), middle & (s >= median)
+        tail[upper], cdf[lower] = log_tail(s[upper]), log_cdf(s[lower])
         from_tail, from_cdf = above | upper, below | lower
         cdf[from_tail] = _log_complement(tail[from_tail])
         tail[from_cdf] = _log_complement(cdf[from_cdf])
@@ -121,10 +118,6 @@ class DiffusionLaw(Record):
     @cached_property
     def _q2_curves(self):
         return tuple(scipy.interpolate.BPoly.from_derivatives(self._levels, d) for d in (self._log_tail, self._log_cdf))
-
-    @cached_property
-    def _median_level(self):
-        return self._levels[min(np.sum(self._log_tail[:, 0] < math.log(0.5)), len(self._levels) - 1)]
 
     def q1_density(self, x):
         """Return the density of Q1 at `x` (array_like, any sign; 0 above the wall at 0)."""
@@ -161,8 +154,7 @@ class DiffusionLaw(Record):
         density = np.exp(log_gauss(x, self.beta)) * smooth
         near = x > -1.5  # above Y_TOP the profile is e^(yx): nothing is left of it further out
         if near.any():
-            z = x[near]
-            rate = self.beta - z
+            z, rate = x[near], self.beta - x[near]
             y = Y_TOP + np.divide.outer(self._top.tau, rate)
             flux = np.exp(self._top.log_flux(y) - self._log_scale)
             density[near] += self._top.weights @ (self._top.profile(z, y) / y * flux) / rate
@@ -240,9 +232,7 @@ def _solve(beta, n, first_step):
     below = flux[-1, -1] / kappa
     log_above = top.log_tail(np.array([Y_TOP]))[0]
     scale = weight.sum() + below + math.exp(log_above)
-    weight /= scale
-    below /= scale
-    log_scale = math.log(scale)
+    weight, below, log_scale = weight / scale, below / scale, math.log(scale)
     occupation = np.einsum("km,kmn->n", weight, profiles) + below * profiles[-1, -1]
 
     def mean(power_x, power_y):

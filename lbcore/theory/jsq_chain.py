@@ -36,20 +36,11 @@ def _widths(n, beta, top, dropped):
 
 @kernel
 def _levels(n, rate, widths):
-    """Solve the chain from the top level down; sums are not normalised.
+    """Solve the chain from the top level down; `widths` may not increase.
 
-    Parameters
-    ----------
-    n : int, servers
-    rate : float, arrivals per mean service time
-    widths : (top + 1,) array of int, idle servers kept at each level; it may not increase
-
-    Returns
-    -------
-    two : (top + 1,) array, weight of the levels of Q2
-    idle : (widths[0] + 1,) array, weight of the numbers of idle servers
-    all_busy, product, edge : float
-        Weight of ``Q1 = N``; mean of idle servers times Q2; weight of the states at which phases were cut.
+    Return weights, not normalised: of the levels of Q2, (top + 1,), of the numbers of idle servers,
+    (widths[0] + 1,), and of ``Q1 = N``; the mean of idle servers times Q2; the weight of the states at which phases
+    were cut.
     """
     top = widths.size - 1
     two, idle = np.zeros(top + 1), np.zeros(widths[0] + 1)
@@ -58,10 +49,7 @@ def _levels(n, rate, widths):
     total, all_busy, product, edge = 1.0, 0.0, 0.0, 0.0
     for j in range(top, -1, -1):
         last, down = widths[j], float(j)
-        if j == top:
-            at_wall, source = 1.0, 0.0
-        else:
-            at_wall, source = (j + 1) * total / rate, j + 1.0
+        at_wall, source = ((j + 1) * total / rate, j + 1.0) if j < top else (1.0, 0.0)
         # eliminate from the most idle state upwards: `leaving` is the rate at which those eliminated leave the level
         leaving, carried = down, source * weight[last]
         for k in range(last, 0, -1):

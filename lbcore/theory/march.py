@@ -180,9 +180,8 @@ def radau(stages):
     nodes = (np.sort(roots) + 1) / 2
     nodes[-1] = 1.0
     powers = np.arange(stages)
-    vandermonde = np.power.outer(nodes, powers)
     integrals = np.power.outer(nodes, powers + 1) / (powers + 1)
-    return nodes, np.linalg.solve(vandermonde.T, integrals.T).T
+    return nodes, np.linalg.solve(np.power.outer(nodes, powers).T, integrals.T).T
 
 
 def step_sizes(first):
@@ -197,16 +196,8 @@ def step_sizes(first):
 def march(top, grid, sizes):
     """March ``du/ds = u_xx - (x + beta + y) u_x + y (x + beta) u``, ``u(0) = y F``, from ``Y_TOP`` down.
 
-    Parameters
-    ----------
-    top : HighLevels
-    grid : Grid with ``n + 1`` points
-    sizes : (k,) array of step sizes in ``s``
-
-    Returns
-    -------
-    log_flux, slopes : (k, m) arrays, ``log F`` (scaled as `top` has it) and ``d log F / ds`` at each stage
-    profiles : (k, m, n + 1) array, ``u / F`` at each stage
+    Return, at the m stages of k steps of these `sizes` in ``s``, ``log F`` as `top` scales it and ``d log F / ds``,
+    each (k, m), and ``u / F`` on the grid, (k, m, n + 1).
     """
     beta, weights, (nodes, matrix) = top.beta, grid.weights, radau(STAGES)
     with np.errstate(under="ignore", over="ignore", invalid="ignore"):

@@ -43,7 +43,6 @@ class TwoServerLaw(Record):
     def joint(self, size):
         """Return ``P(Q1 = i, Q2 = j)`` for ``i, j < size``, a (size, size) array."""
         size = checks.whole(size, "size")
-        """Return ``P(Q1 = i, Q2 = j)`` for ``i, j < size``, a (size, size) array."""
         if self._chain is None:
             lone = self.epsilon / 2 * (1 - self.epsilon / 2) ** np.arange(size)
             return np.multiply.outer(lone, lone)
@@ -204,10 +203,7 @@ class _Chain:
             self._pivot[i] = 1 / (level[i, i] - (self.rate * self._pivot[i - 1] if i else 0.0))
 
     def levels(self, flow, keep=True):
-        """Return ``P(i, r + b)``, an (m, r) array, given the flow from ``r - 1`` to ``r``, and the flow it causes.
-
-        Unless `keep`, only ``b = 0`` is returned.
-        """
+        """Return ``P(i, r + b)``, as `_drain` does, given the flow from ``r - 1`` to ``r``, and the flow it causes."""
         source = dst(flow / self.tilt, type=1, norm="ortho")
         edge = dst(self._own * source + _across(self._weight, self._modes, source), type=1, norm="ortho")
         return _drain(edge * self.tilt, self._pivot, self.rate, self._bottom, keep)
@@ -233,9 +229,8 @@ class _Chain:
         """Return ``P(i, j)`` for ``i, j < size``, given the normalised flow."""
         r = self.r
         side = self.levels(flow)[0]
-        pi = np.zeros((max(size, r + self.m),) * 2)
+        pi, above = np.zeros((max(size, r + self.m),) * 2), slice(r, r + self.m)
         pi[:r, :r] = self.corner.inside(side[0])
-        above = slice(r, r + self.m)
         pi[above, :r], pi[:r, above] = side, side.T
         source = np.multiply.outer(dst(flow / self.tilt, type=1, norm="ortho"), self._at_edge)
         modes = (source + source.T) / np.add.outer(self._exit, self._exit)
@@ -293,11 +288,11 @@ class _Corner:
 
     def inside(self, last):
         """Return ``P(i, j)`` for ``i, j < r``, given ``last = P(., r)``."""
-        source = np.zeros((len(last), len(last)))
+        source, v = np.zeros((len(last), len(last))), self._modes
         source[:, -1] += last
         source[-1] += last
         weight = np.multiply.outer(self._tilt, self._tilt)
-        return self._modes @ (self._modes.T @ (source / weight) @ self._modes / self._rates) @ self._modes.T * weight
+        return v @ (v.T @ (source / weight) @ v / self._rates) @ v.T * weight
 
 
 @kernel
@@ -316,20 +311,12 @@ def _across(weight, modes, source):
 
 @kernel
 def _drain(edge, pivot, rate, bottom, keep):
-    """March the states with one queue below r down the other queue's length.
+    """March the states with one queue below r down the other queue's length; arrivals at `rate` join the shorter one.
 
-    Parameters
-    ----------
-    edge : (m,) array, ``P(r, r + b)``, whose flow comes in at ``i = r - 1``
-    pivot : (r,) array, inverse pivots of the tridiagonal matrix of a level
-    rate : float, arrivals, all of which join the shorter queue
-    bottom : (r, r) array, the inverse for the lowest level, the exchange with the corner included
-    keep : bool, whether to keep all levels or the lowest alone
+    `edge`, (m,), is ``P(r, r + b)``, whose flow comes in at ``i = r - 1``; `pivot`, (r,), has the inverse pivots of a
+    level's tridiagonal matrix; `bottom`, (r, r), is the inverse for the lowest level, the corner included.
 
-    Returns
-    -------
-    levels : (m, r) array, or (1, r) unless `keep`, ``P(i, r + b)``
-    flow : (m,) array, from ``r - 1`` to ``r`` at each level
+    Return ``P(i, r + b)``, (m, r), or (1, r) unless `keep`, and the flow from ``r - 1`` to ``r`` at each level, (m,).
     """
     m, r = edge.size, pivot.size
     levels, flow, p = np.empty((m if keep else 1, r)), np.empty(m), np.zeros(r)
