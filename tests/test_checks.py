@@ -84,20 +84,11 @@ def test_what_passes_comes_back_as_it_is_used():
 
 # modules that users don't call, or that draw pictures
 INNER_MODULES = {
-    "checks", "compiled", "records", "record", "results", "draws", "calendar_queue", "departures", "idle_or_busy",
-    "queue_lengths", "lanes", "occupancy_chain", "servers_chain", "estimate", "intervals", "march", "figures",
-    "explore", "picture", "show", "pictures", "service_data", "gallery_jbt", "gallery_jiq", "gallery_jsq",
-    "gallery_jsq_finite", "__main__",
-}  # fmt: skip
-# until they have moved to the one rule
-INNER_MODULES |= {
-    "finite", "hitting", "jbt", "jiq", "jsq", "markov", "mmn", "paths", "policies", "pooled", "slotted", "workload",
+    "checks", "compiled", "records", "results", "draws", "idle_or_busy", "queue_lengths", "lanes", "profile",
+    "estimate", "intervals", "march", "show", "pictures", "service_data", "__main__",
 }  # fmt: skip
 # functions that get checked input, or check it for others
-INNER = {
-    "number", "vector", "checked_load", "check_threshold", "check_start", "slot_laws", "solve_pooled_mean",
-    "share_name", "whole", "equilibrium_work", "regenerations",
-}  # fmt: skip
+INNER = {"check_threshold", "checked_load", "equilibrium_work", "slot_laws", "solve_pooled_mean"}
 
 LAW, BATCH, OFFER = lb.laws.exponential(), lb.laws.bernoulli(0.5, 4), lb.laws.bernoulli(0.5, 2)
 RUN = {"replications": 2, "seed": 1, "threads": 1, "progress": False, "live": False}
