@@ -8,41 +8,25 @@ from zlib import crc32
 import numpy as np
 from scipy.stats import gamma, poisson
 
-from lbcore import jiq, simulate, theory
+from lbcore import simulate, theory
 from lbcore.chance import laws
 from lbcore.pictures.law_menu import LATTICE, LAW, chosen_law
 from lbcore.show.picture import (
-    Plot,
-    band,
-    choice,
-    figure,
-    guide,
-    heat,
-    line,
-    log_slider,
-    picture,
-    player,
-    points,
-    real_slider,
-)
-from lbcore.simulate import policies, workload
+    Plot, band, choice, figure, guide, heat, line, log_slider, picture, player, points, real_slider,
+)  # fmt: skip
+from lbcore.simulate import policies
 from lbcore.simulate.results import Estimate
 
-LAWS = {
-    "deterministic": laws.deterministic(),
-    "Erlang(4)": laws.erlang(4),
-    "uniform": laws.uniform(),
-    "exponential": laws.exponential(),
-    "lattice on 0, 1, 5": LATTICE,
-    "Weibull(½)": laws.weibull(0.5),
-    "lognormal(4)": laws.lognormal(4),
-    "hyperexp.(8)": laws.hyperexponential(8),
-    "Lomax(2.5)": laws.lomax(2.5),
+LAWS = {  # of mean 1, as all that is drawn here
+    "deterministic": laws.deterministic(), "Erlang(4)": laws.erlang(4), "uniform": laws.uniform(),
+    "exponential": laws.exponential(), "lattice on 0, 1, 5": LATTICE, "Weibull(½)": laws.weibull(0.5),
+    "lognormal(4)": laws.lognormal(4), "hyperexp.(8)": laws.hyperexponential(8), "Lomax(2.5)": laws.lomax(2.5),
     "Pareto(1.5)": laws.pareto(1.5),
-}
+}  # fmt: skip
 _LOAD = real_slider("load λ", 0.8, 0.02, 0.98)
 _LINEAR = np.linspace(0.0, 6.0, 61)
 _WORK = np.union1d(_LINEAR, np.geomspace(0.02, 1000.0, 70))
+_START = {True: "infinite-server", False: "empty"}  # the first only of JIQ with infinite buffers
 _CLASSES = {"Theorem 2": "-", "proved for DHR laws [11]": "--", "conjecture": ":"}
 _LIMIT = {"marker": "v", "markersize": 4.5, "markerfacecolor": "white"}  # upper limits
 
@@ -57,9 +41,8 @@ def proved_by(law, load):
 @lru_cache(maxsize=64)
 def _theory(law, load):
     """Return x* and x** (and its proved error) at `_WORK`."""
-    tail = theory.workload_tail(law, load, _WORK * law.mean, tolerance=1e-3)
-    cycle = load * (1 - load)
-    return theory.fixed_point(law, load, _WORK * law.mean), tail.tail / cycle, tail.error / cycle
+    tail = theory.workload_tail(law, load, _WORK, tolerance=1e-3)
+    return theory.fixed_point(law, load, _WORK), *(part / (load * (1 - load)) for part in (tail.tail, tail.error))
 
 
 def _number(estimate):
@@ -84,8 +67,15 @@ ARRIVALS = {
     "renewal, Erlang(4)": laws.erlang(4),
     "renewal, hyperexponential(4)": laws.hyperexponential(4),
 }
-BUFFERS = ("infinite", "2 jobs at every server", "1 at half, infinite at half")
-BIAS = ("none", "half of the servers chosen 3 times as often")
+BUFFERS = {  # functions of which servers are in the first half
+    "infinite": lambda first: None,
+    "2 jobs at every server": lambda first: 2,
+    "1 at half, infinite at half": lambda first: np.where(first, 1, 1 << 30),
+}
+BIAS = {
+    "none": lambda first: None,
+    "half of the servers chosen 3 times as often": lambda first: np.where(first, 3.0, 1.0),
+}
 
 
 @picture(
@@ -95,14 +85,13 @@ BIAS = ("none", "half of the servers chosen 3 times as often")
 def fixed_point(load, n, family, parameter, arrivals, buffers, bias):
     """x*, the bound x** and the simulated mean profile with its band, on linear and on logarithmic axes."""
     law, n = chosen_law(family, parameter), round(n)
-    proved = (arrivals, buffers) == ("Poisson", BUFFERS[0])
+    first, infinite = np.arange(n) < (n + 1) // 2, buffers == "infinite"
+    proved = infinite and arrivals == "Poisson"
     yield _profiles(law, load, n, proved, None)
-    first = np.arange(n) < (n + 1) // 2
-    for simulation in workload.simulate_workload(
-        n, load, policies.jiq(), law, work=_WORK * law.mean, seed=1, live=True,
+    for simulation in simulate.simulate_workload(
+        n, load, policies.jiq(), law, work=_WORK, seed=1, live=True,
         arrivals=3_000_000 + 40 * n, replications=16 if n <= 10_000 else 4, interarrival=ARRIVALS[arrivals],
-        buffers=(None, 2, np.where(first, 1, 1 << 30))[BUFFERS.index(buffers)],
-        bias=(None, np.where(first, 3.0, 1.0))[BIAS.index(bias)], filled=buffers == BUFFERS[0],
+        buffers=BUFFERS[buffers](first), weights=BIAS[bias](first), start=_START[infinite],
     ):  # fmt: skip
         yield _profiles(law, load, n, proved, simulation)
 
@@ -154,12 +143,15 @@ def measured(law, load, n, arrivals=600_000):
     as these levels move together near the largest.
     """
     replications = 8 if n < 100_000 else 2
-    found = jiq.simulate_near_fixed_point(
-        n, law, load, _WORK * law.mean, seed=crc32(f"{law}, {load}, {n}".encode()), replications=replications,
-        duration=max(1.0, (1 + 1 / n) * arrivals / (replications * load * n)),
+    found = simulate.simulate_workload(
+        n, load, policies.jiq(), law, work=_WORK, start="infinite-server", replications=replications, threads=1,
+        arrivals=int(max(replications * load * n, (1 + 1 / n) * arrivals)), progress=False,
+        seed=crc32(f"{law}, {load}, {n}".encode()),
     )  # fmt: skip
-    estimates = (found[name] for name in ("wait_probability", "excess", "mean_wait"))
-    return np.array([[np.max(part) for part in (e.value, e.low, e.high)] for e in estimates])
+    unseen = found.excess.half_width[0] / load  # at w = 0: what waits not seen may amount to
+    rows = (found.wait_probability, unseen), (found.excess, 0.0), (found.mean_wait, unseen)
+    rows = [(e.value, np.maximum(e.half_width, least)) for e, least in rows]
+    return np.array([[np.max(part) for part in (value, value - half, value + half)] for value, half in rows])
 
 
 @lru_cache(maxsize=64)
@@ -353,9 +345,9 @@ def _runs(load, n, cases, **options):
     runs = {}
     for arrivals in (30_000, 300_000, 3_000_000):
         for name, (policy, law) in cases.items():
-            runs[name] = workload.simulate_workload(
+            runs[name] = simulate.simulate_workload(
                 n, load, policy, law, arrivals=arrivals + 4 * n, replications=8, seed=1, progress=False,
-                filled=policy.uses_threshold, **options,
+                start=_START[policy.uses_threshold], **options,
             )  # fmt: skip
             if len(runs) == len(cases):
                 yield dict(runs)
@@ -412,7 +404,7 @@ def comparison(load, n, family, parameter):
     law, n, far = chosen_law(family, parameter), round(n), _WORK > 0.0
     limit = line("$x^*$", _WORK[far], _theory(law, load)[0][far], "limit")
     cases = {name: (policy, law) for name, (policy, _) in _POLICIES.items()}
-    for runs in _runs(load, n, cases, work=_WORK * law.mean):
+    for runs in _runs(load, n, cases, work=_WORK):
         profiles, costs = [], []
         for name, (_, who) in _POLICIES.items():
             profiles += _mean(name, _WORK[far], runs[name].profile, far, who)
@@ -441,7 +433,7 @@ _PAIR = np.linspace(0.0, 2.9, 30)
 
 @lru_cache(maxsize=256)
 def _pair(law, load, n, replications):
-    return simulate.pair_excess(n, law, load, _PAIR * law.mean, replications=replications, seed=1)
+    return simulate.pair_excess(n, law, load, _PAIR, replications=replications, seed=1)
 
 
 @picture(

@@ -13,7 +13,7 @@ _MEANINGS = {  # what the slider "its parameter" is to a law that asks for this;
     "pareto": ("exponent = 1 + parameter", lambda p: 1.0 + p),
     "lomax": ("exponent = 1 + parameter", lambda p: 1.0 + p),
 }
-LATTICE = laws.lattice([0, 1, 5], [0.3, 0.5, 0.2])
+LATTICE = laws.discrete([0, 1, 5], [0.3, 0.5, 0.2], mean=1)
 
 
 def _families():
@@ -41,5 +41,5 @@ LAW = {"family": choice("service law", FAMILIES), "parameter": log_slider("its p
 
 @lru_cache(maxsize=64)
 def chosen_law(family, parameter):
-    """Return a law of `FAMILIES`; one that is a law already stays."""
-    return family if isinstance(family, laws.Law) else FAMILIES[family](parameter)
+    """Return a law of `FAMILIES`, or one that is a law already, stretched to mean 1."""
+    return family.stretched(1 / family.mean) if isinstance(family, laws.Law) else FAMILIES[family](parameter)

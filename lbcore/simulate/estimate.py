@@ -76,17 +76,8 @@ def require_memory(needed, what):
 
 
 def run(
-    model,
-    asked,
-    *,
-    steps=None,
-    rel_precision=None,
-    replications=None,
-    seed=None,
-    threads=None,
-    progress=True,
-    live=False,
-):
+    model, asked, *, steps=None, rel_precision=None, replications=None, seed=None, threads=None, progress=True, live=False,
+):  # fmt: skip
     """Run the replications of a model; return a Simulation, or with `live` a Run to iterate over.
 
     Parameters
@@ -114,6 +105,7 @@ def run(
     MemoryError
         The states would not fit into the machine.
     """
+    progress, live = checks.flag(progress, "progress"), checks.flag(live, "live")
     if replications is None:
         replications = min(32, max(2, 2**27 // max(1, int(model.bytes_per_replication))))
     replications = checks.whole(replications, "replications")
@@ -122,9 +114,8 @@ def run(
     if steps is None and rel_precision is None:
         steps = max(10**6, replications, min(10**9, math.ceil(100 * model.relaxation_steps * replications)))
     elif steps is not None:
-        steps = checks.whole(
-            steps, model.unit, least=replications, why=f"one for each of the {replications} replications"
-        )
+        why = f"one for each of the {replications} replications"
+        steps = checks.whole(steps, model.unit, least=replications, why=why)
     if threads is None:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = min(checks.whole(threads, "threads"), replications)
@@ -164,10 +155,8 @@ class Run:
         self._model, self._asked, self._rel_precision, self._threads = model, asked, rel_precision, threads
         self._length = math.inf if steps is None else -(-steps // len(states))
         self._chunk = max(1, int(model.chunk_steps))
-        self._groups = [
-            _Group([model.start(stream) for stream in group], _plan(self._length, self._chunk))
-            for group in _groups(model, states)
-        ]
+        groups = ([model.start(stream) for stream in group] for group in _groups(model, states))
+        self._groups = [_Group(group, _plan(self._length, self._chunk)) for group in groups]
         width = sum(model.columns.values())
         self._grid = np.zeros((len(states), _CELLS, width)), 0, 0, 0  # cells, how many, length of one, steps
         self._change = threading.Condition()
@@ -287,8 +276,7 @@ class Run:
         """Return the Simulation that the cells gathered so far give."""
         model = self._model
         cells, filled, length, steps = self._grid
-        cells = cells[:, :filled]
-        at = column_slices(model.columns)
+        cells, at = cells[:, :filled], column_slices(model.columns)
         level = np.concatenate([cells[:, :, at[name]] for name in model.level], axis=2)
         cuts = warm_up(level[:, :, 0], level[:, :, 1])
         doubts = self._doubts(level, cuts, steps)
@@ -297,17 +285,10 @@ class Run:
         if complete and self._rel_precision is not None and not self._precise(estimates):
             notes.append(f"The relative precision {self._rel_precision:g} was not reached in these {model.unit}.")
         return Simulation(
-            asked=self._asked,
-            estimates=estimates,
-            steps=steps * len(cells),
-            unit=model.unit,
-            warm_up=max(cuts) * length,
-            complete=complete,
-            believable=not doubts,
-            seconds=time.perf_counter() - self._begun,
-            version=__version__,
-            notes=tuple(notes),
-        )
+            asked=self._asked, estimates=estimates, steps=steps * len(cells), unit=model.unit,
+            warm_up=max(cuts) * length, complete=complete, believable=not doubts,
+            seconds=time.perf_counter() - self._begun, version=__version__, notes=tuple(notes),
+        )  # fmt: skip
 
     def _precise(self, estimates):
         """Return whether the first estimate is as precise as asked."""
@@ -315,26 +296,24 @@ class Run:
         return first.half_width <= self._rel_precision * abs(first.value)
 
     def _doubts(self, level, cuts, steps):
-        """Return sentences that say why the run is too short to be believed; none if it is long enough."""
+        """Return, as sentences, why the run is too short to be believed; none if it is long enough."""
         unit, relaxation, replications = self._model.unit, self._model.relaxation_steps, len(level)
         times = steps / relaxation
         if times < _LEAST_TIMES or times * replications < _LEAST_TIMES_IN_ALL:
-            sentence = (
+            return [
                 f"Too short to be believed: {replications} replications of {times:.2g} relaxation times each, "
                 f"of about {relaxation:.2g} {unit}; {_LEAST_TIMES} each and {_LEAST_TIMES_IN_ALL} in all are needed."
-            )
-            return [sentence]
+            ]
         parts = Sample(level, {"top": 1, "bottom": 1}, cuts, batches=16)
         top, bottom = parts.sum("top"), parts.sum("bottom")
         deviations = linearised(top[:, None], bottom) - top.sum() / bottom.sum()
         correlation = neighbour_correlation(deviations.reshape(replications, -1, 1))[0]
-        if correlation > _MOST_CORRELATION:
-            sentence = (
-                "Too short to be believed: neighbouring sixteenths of a replication are correlated "
-                f"({correlation:.2f}), so it has hardly forgotten its start; ask for more {unit}."
-            )
-            return [sentence]
-        return []
+        if correlation <= _MOST_CORRELATION:
+            return []
+        return [
+            "Too short to be believed: neighbouring sixteenths of a replication are correlated "
+            f"({correlation:.2f}), so it has hardly forgotten its start; ask for more {unit}."
+        ]
 
 
 class _Group:

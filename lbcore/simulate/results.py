@@ -2,24 +2,19 @@
 
 import math
 from dataclasses import dataclass, fields
-from html import escape
 from typing import Any
 
 import numpy as np
 
+from lbcore.records import Record
+
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Estimate:
-    """A number, or an array of numbers, with its 95 % confidence interval (pointwise for an array).
+class Estimate(Record):
+    """A number, or an array of numbers, with its 95 % confidence interval (pointwise for an array)."""
 
-    Attributes
-    ----------
-    value, half_width : float, or ndarray of one shape
-        ``value`` is nan and ``half_width`` infinite where nothing was observed.
-    """
-
-    value: Any
-    half_width: Any
+    value: Any  # float or ndarray, nan where nothing was observed
+    half_width: Any  # of the same shape, there infinite
 
     @property
     def low(self):
@@ -31,27 +26,21 @@ class Estimate:
         """Upper end of the interval."""
         return self.value + self.half_width
 
-    def dict(self):
-        """Return value and half-width as a plain dict."""
-        return {"value": self.value, "half_width": self.half_width}
-
     def _repr_html_(self):
-        return escape(repr(self))
+        return repr(self)
 
     def __repr__(self):
         if np.ndim(self.value):
             widest = np.max(self.half_width, initial=0.0)
             return f"array of shape {np.shape(self.value)}, half-widths up to {widest:.2g} (95 %)"
-        if not 0.0 < self.half_width < math.inf:
-            return f"{self.value:.6g} ± {self.half_width:.2g} (95 %)"
-        digits = 1 - math.floor(math.log10(self.half_width))
+        digits = 1 - math.floor(math.log10(self.half_width)) if 0.0 < self.half_width < math.inf else -1
         if 0 <= digits <= 6:
             return f"{self.value:.{digits}f} ± {self.half_width:.{digits}f} (95 %)"
         return f"{self.value:.6g} ± {self.half_width:.2g} (95 %)"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Simulation:
+class Simulation(Record):
     """What was asked, the estimates, and how they were reached.
 
     Entries of `asked` and of `estimates` are attributes too: ``result.policy``, ``result.mean_total``.
@@ -61,7 +50,7 @@ class Simulation:
     estimates: dict  # mostly Estimates; also exact values that belong beside them
     steps: int  # run by all replications together, warm-up included
     unit: str  # what a step is
-    warm_up: int  # steps dropped at the start of a replication, see lbcore.estimate
+    warm_up: int  # steps dropped at the start of a replication, see lbcore.simulate.intervals
     complete: bool  # False for a result on the way, or of a run that was stopped
     believable: bool  # False if the run is too short for its start to be forgotten; a note says so
     seconds: float  # by the clock on the wall, since the start of the run
@@ -86,18 +75,8 @@ class Simulation:
 
     def _rows(self):
         yield from ((name, str(value)) for name, value in (*self.asked.items(), *self.estimates.items()))
-        yield (
-            "run",
-            f"{self.steps} {self.unit} in {self.seconds:.2f} s, warm-up {self.warm_up} in each replication",
-        )
+        warm_up = f"warm-up {self.warm_up} in each replication"
+        yield "run", f"{self.steps} {self.unit} in {self.seconds:.2f} s, {warm_up}"
         if not self.complete:
             yield "", "stopped or under way: not complete"
         yield from (("note", note) for note in self.notes)
-
-    def __repr__(self):
-        width = max(len(name) for name, _ in self._rows())
-        return "\n".join(["Simulation", *(f"  {name:<{width}}  {text}" for name, text in self._rows())])
-
-    def _repr_html_(self):
-        rows = (f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self._rows())
-        return f"<table>{''.join(rows)}</table>"

@@ -233,15 +233,9 @@ class _Slots:
 
     def start(self, stream):
         """Return the state; arrivals and services draw from `stream`, the policy from a stream of its own."""
+        queues, offers, place = (np.zeros(size, np.int64) for size in (self.n, self.n, 2))
         own = np.random.SeedSequence([int(word) for word in stream]).generate_state(4, np.uint64)
-        return _State(
-            queues=np.zeros(self.n, np.int64),
-            offers=np.zeros(self.n, np.int64),
-            memory=self.policy.new_memory(self.n),
-            place=np.zeros(2, np.int64),
-            own=own,
-            stream=stream.copy(),
-        )
+        return _State(queues, offers, self.policy.new_memory(self.n), place, own, stream.copy())
 
     def advance(self, state, steps, out):
         """Run `steps` slots and add their sums to `out`."""
@@ -251,15 +245,12 @@ class _Slots:
     def report(self, sample):
         """Return the estimates, the mean number of tasks first."""
         slots, epsilon = sample.sum("slots"), self.epsilon
-        constant = (self.noise + epsilon**2) / 2.0
-        drift = constant * slots - sample.sum("unused_squared") / 2.0 + sample.sum("condition")
+        drift = (self.noise + epsilon**2) / 2.0 * slots - sample.sum("unused_squared") / 2.0 + sample.sum("condition")
         controls = [("unused", slots, epsilon)]
         if self.n > 1:  # else the pooled queue is the queue itself
             controls.append(("pooled", slots, self.pooled_mean))
-        mean_total = sample.ratio(drift / epsilon, slots, controls)
-        least = _RESOLUTION * mean_total.value
-        mean_total = Estimate(mean_total.value, max(mean_total.half_width, least))
-        scale = self.laws.rate
+        found, scale = sample.ratio(drift / epsilon, slots, controls), self.laws.rate
+        mean_total = Estimate(found.value, max(found.half_width, _RESOLUTION * found.value))
         batches = slots * (1.0 - self.laws.arrivals[1][self.laws.arrivals[0] == 0].sum())
         tail = np.cumsum(sample.sum("distance")[:, :0:-1], axis=1)[:, ::-1]
         estimates = {
@@ -351,18 +342,9 @@ def simulate_slotted(n_servers, epsilon, policy, arrivals, services, *, threshol
             )
         if policy.code == policies.JBT:
             notes = ("The servers differ: stability is proved for JBT that chooses by rate (by_rate=True).",)
-    if threshold is not None:
-        threshold = checks.whole(threshold, "threshold")
-    elif policy.uses_threshold:
-        threshold = policy.parameter
-    else:
-        threshold = max(1, math.ceil(-math.log2(epsilon)))
-    asked = {
-        "n_servers": n,
-        "epsilon": float(epsilon),
-        "policy": policy,
-        "arrivals": arrivals,
-        "services": services,
-        "threshold": threshold,
-    }
+    if threshold is None:
+        threshold = policy.parameter if policy.uses_threshold else max(1, math.ceil(-math.log2(epsilon)))
+    threshold = checks.whole(threshold, "threshold")
+    asked = {"n_servers": n, "epsilon": float(epsilon), "policy": policy}
+    asked |= {"arrivals": arrivals, "services": services, "threshold": threshold}
     return estimate.run(_Slots(laws, policy, min(threshold, _FAR), notes), asked, steps=slots, **run)
