@@ -8,22 +8,21 @@ import numpy as np
 
 from lbcore import theory
 from lbcore.chance import laws
-from lbcore.show.picture import (
+from lbcore.show.picture import figure, picture
+from lbcore.show.plots import (
     Plot,
     arrows,
     bars,
     choice,
-    figure,
     guide,
     heat,
     line,
     log_slider,
     nice,
-    picture,
     player,
     points,
     whole_slider,
-)  # fmt: skip
+)
 from lbcore.simulate import policies, slotted
 
 _DRAWING = 1e-6  # tolerance of the exact chain in drawings, at least four digits of the mean
@@ -113,7 +112,9 @@ def thresholds(r, k, own=()):
 _FAIR = "services 0 or 2, batches 0 or 2N"
 _SYSTEMS = {  # number of servers -> law of the batch at capacity, and of the services, equal or one for each server
     _FAIR: lambda n: (laws.discrete([0, 2 * n], [0.5, 0.5]), laws.discrete([0, 2], [0.5, 0.5])),
-    "service 1, batches 0, N or 5N": lambda n: (laws.discrete([0, n, 5 * n], [0.6, 0.25, 0.15]), laws.discrete([1], [1.0])),
+    "service 1, batches 0, N or 5N": lambda n: (
+        laws.discrete([0, n, 5 * n], [0.6, 0.25, 0.15]), laws.discrete([1], [1.0])
+    ),
     "services 0, 1 or 3, batches 0 or 4N": lambda n: (
         laws.discrete([0, 4 * n], [0.7, 0.3]), laws.discrete([0, 1, 3], [0.4, 0.3, 0.3]),
     ),
@@ -196,7 +197,7 @@ def rate_series(n_servers, threshold=1, system=_FAIR, epsilons=(0.2, 0.14, 0.1, 
     Returns
     -------
     dict
-        ``scaled`` and ``half_width``, (m,): epsilon E[sum Q]. ``limit``: `theory.heavy_traffic_limit`. ``power``: p below.
+        ``scaled`` and ``half_width``, (m,): epsilon E[sum Q]. ``limit``: the theory's. ``power``: p below.
         ``fit``, (3,), of ``M + b epsilon^p + d epsilon`` by weighted least squares, ``p = 1 - a``, for two servers
         ``2 - a``. ``fit_half_width``: 95 %, of M. ``misfit``: chi-square over its degrees of freedom, m - 3.
     """

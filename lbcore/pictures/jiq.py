@@ -11,9 +11,8 @@ from scipy.stats import gamma, poisson
 from lbcore import simulate, theory
 from lbcore.chance import laws
 from lbcore.pictures.law_menu import LATTICE, LAW, chosen_law
-from lbcore.show.picture import (
-    Plot, band, choice, figure, guide, heat, line, log_slider, picture, player, points, real_slider,
-)  # fmt: skip
+from lbcore.show.picture import figure, picture
+from lbcore.show.plots import Plot, band, choice, guide, heat, line, log_slider, player, points, real_slider
 from lbcore.simulate import policies
 from lbcore.simulate.results import Estimate
 
@@ -328,8 +327,8 @@ def _fluid_plots(law, load, state, row, simulated):
     about = f"{law}, λ = {load:.3g}\nt = {_TIMES[row]:.4g}\ngrid error ≲ {path.error:.1g}"
     more = {"legend": "upper right", "now": "xy"}
     return [
-        Plot("Distance to the fixed point", "$t$", "largest $|x_w(t) - x^*_w|$", distance, (0, 16), (1e-4, 200), log="y",
-             **more),
+        Plot("Distance to the fixed point", "$t$", "largest $|x_w(t) - x^*_w|$", distance, (0, 16), (1e-4, 200),
+             log="y", **more),
         Plot("Busy fraction", "$t$", "$x_0(t)$", busy, (0, 16), (0, 1.6), note=lemmas(state, load), at=(0.97, 0.02),
              **more),
         Plot("Profile at the time of the slider", "$w$", "$x_w(t)$", profile, (0, 8.5), (0, 1.6), note=about,

@@ -7,7 +7,8 @@ import numpy as np
 from scipy.stats import norm
 
 from lbcore import theory
-from lbcore.show.picture import Plot, guide, line, log_slider, marker, nice, picture, range_slider
+from lbcore.show.picture import picture
+from lbcore.show.plots import Plot, guide, line, log_slider, marker, nice, range_slider
 
 
 @lru_cache

@@ -7,19 +7,8 @@ import numpy as np
 from scipy.special import expi
 
 from lbcore import theory
-from lbcore.show.picture import (
-    Plot,
-    guide,
-    line,
-    log_slider,
-    marker,
-    nice,
-    picture,
-    player,
-    points,
-    real_slider,
-    whole_slider,
-)  # fmt: skip
+from lbcore.show.picture import picture
+from lbcore.show.plots import Plot, guide, line, log_slider, marker, nice, player, points, real_slider, whole_slider
 from lbcore.simulate import markov, paths, policies
 from lbcore.theory import hitting, mmn
 
@@ -175,8 +164,8 @@ def _crowded(jobs, sizes, found, known=(), note=""):
         seen = value > 0
         marks.append(points(rule, n[seen], value[seen], np.minimum(half, 0.9 * value)[seen], _SCHEMES[rule][1]))
     return Plot(
-        f"Servers with {('two', 'three')[jobs - 2]} jobs or more", "$N$", f"$E\\,Q_{jobs}/\\sqrt{{N}}$", [*known, *marks],
-        x=(5, 2e4), y=(1e-6, 1e3), note=note, at=(0.97, 0.97), log="xy",
+        f"Servers with {('two', 'three')[jobs - 2]} jobs or more", "$N$", f"$E\\,Q_{jobs}/\\sqrt{{N}}$",
+        [*known, *marks], x=(5, 2e4), y=(1e-6, 1e3), note=note, at=(0.97, 0.97), log="xy",
     )  # fmt: skip
 
 
@@ -245,7 +234,7 @@ _TIMES = np.linspace(0.0, 5.0, 26)
     t=real_slider("time t", 1.0, 0.2, 5.0, 0.2),
 )  # fmt: skip
 def transient(beta, n, q1, q2, t):
-    """Means of Q1 and Q2 from a start, and their laws at one time: N servers exact, the diffusion by ever more paths."""
+    """Means of Q1 and Q2 from a start, and their laws at one time: N servers exact, the diffusion by paths."""
     chain, law = theory.transient_law(round(n), beta, (q1, q2), _TIMES), theory.diffusion_law(beta)
     now, sample = int(np.argmin(abs(_TIMES - t))), np.empty((0, len(_TIMES), 2))
     spacing = 1 / math.sqrt(chain.n_servers)

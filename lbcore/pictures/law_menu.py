@@ -4,7 +4,7 @@ import inspect
 from functools import lru_cache
 
 from lbcore.chance import laws
-from lbcore.show.picture import choice, log_slider
+from lbcore.show.plots import choice, log_slider
 
 _MEANINGS = {  # what the slider "its parameter" is to a law that asks for this; the parameter itself if not here
     "k": ("k = parameter", lambda p: max(1, round(p))),

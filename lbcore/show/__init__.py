@@ -2,4 +2,4 @@
 
 from lbcore import lazy
 
-__getattr__, __dir__ = lazy(__name__, {name: name for name in ("explore", "figures", "picture")})
+__getattr__, __dir__ = lazy(__name__, {name: name for name in ("explore", "figures", "picture", "plots")})

@@ -16,14 +16,14 @@ from pathlib import Path
 import ipywidgets as widgets
 
 from lbcore.show import figures
-from lbcore.show.picture import short
+from lbcore.show.plots import short
 
 FOLDER = Path("saved")  # where "save" puts files, beside the notebook
 _SETTLE = 0.3  # seconds without a change after which a dragged slider counts as released
 
 
 def widget(control):
-    """Return the widget of a `lbcore.show.picture.Control`."""
+    """Return the widget of a `lbcore.show.plots.Control`."""
     look = {"style": {"description_width": "120px"}, "layout": widgets.Layout(width="480px")}
     look |= {"description": control.label}
     if control.form == "choice":

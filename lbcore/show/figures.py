@@ -1,6 +1,6 @@
 """Plots in, pictures out: the only file that imports matplotlib.
 
-A `Board` draws rows of `lbcore.show.picture.Plot`. The first drawing creates the artists, every later one moves their
+A `Board` draws rows of `lbcore.show.plots.Plot`. The first drawing creates the artists, every later one moves their
 data and removes those whose marks are gone, so the same data serve a static figure, a file for a paper and a slider.
 A board needs no pyplot state and no particular thread.
 """
@@ -21,7 +21,7 @@ from matplotlib.ticker import LogLocator
 from PIL import Image
 
 from lbcore import __version__
-from lbcore.show.picture import plain
+from lbcore.show.plots import plain
 
 # colour says who (Okabe and Ito's palette, safe for colour-blind readers), line says how we know
 WHO = {

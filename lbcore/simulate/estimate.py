@@ -76,7 +76,8 @@ def require_memory(needed, what):
 
 
 def run(
-    model, asked, *, steps=None, rel_precision=None, replications=None, seed=None, threads=None, progress=True, live=False,
+    model, asked, *, steps=None, rel_precision=None, replications=None, seed=None, threads=None, progress=True,
+    live=False,
 ):  # fmt: skip
     """Run the replications of a model; return a Simulation, or with `live` a Run to iterate over.
 

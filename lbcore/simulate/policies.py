@@ -365,11 +365,14 @@ def policy(function=None, *, memory=None) -> Policy:
         return lambda f: policy(f, memory=memory)
     python = getattr(function, "py_func", function)
     if not callable(python):
-        raise TypeError(f"a policy is a function of (queues, rates, stream), not {function!r}")
+        raise TypeError(f"function must be one of (queues, rates, stream), not {function!r}")
     if memory is not None:
-        memory = np.array(memory)
+        try:
+            memory = np.array(memory)
+        except ValueError:
+            raise TypeError("memory must be an array of numbers, not rows of different lengths") from None
         if memory.dtype.kind not in "iuf" or memory.ndim == 0:
-            raise TypeError("the memory of a policy must be an array of numbers")
+            raise TypeError(f"memory must be an array of numbers, not {memory!r}")
     chooser = _chooser(python, memory is not None)
     return Policy(python.__name__, USER, function=python, memory=memory, chooser=chooser)
 

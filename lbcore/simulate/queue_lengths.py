@@ -249,7 +249,7 @@ def queue_lengths_kernel(chooser, steps, poisson, interarrival, service, setting
     """Serve at most `steps` arrivals; return how many, and the server chosen last.
 
     Fewer are served when the state must be :func:`grown`, or when the server chosen last is none. Parameters as those
-    of :func:`lbcore.simulate.idle_or_busy.idle_or_busy_kernel`, after `chooser`, see :func:`lbcore.simulate.policies.pick`.
+    of :func:`lbcore.simulate.idle_or_busy.idle_or_busy_kernel`, after `chooser`, see `policies.pick`.
     """
     queues, gaps, services = state.queues, np.empty(BLOCK), np.empty(BLOCK)
     done, last = 0, 0

@@ -19,7 +19,7 @@ import numpy as np
 
 from lbcore import checks
 from lbcore.chance import streams
-from lbcore.compiled import inlined, kernel
+from lbcore.compiled import kernel
 from lbcore.simulate import estimate, policies, pooled
 from lbcore.simulate.results import Estimate
 
@@ -94,39 +94,6 @@ def _resolve(byte, cumulative, values, words):
     return values[policies.first_above(cumulative, (byte + u) / 256.0)], words
 
 
-@inlined
-def _choose_short(queues, threshold, short, stream):
-    """Return a random server below the threshold, of which there are `short`, else any: as :func:`policies.choose`."""
-    if short == 0:
-        return streams.below(stream, queues.size)
-    skip, server = streams.below(stream, short), 0
-    while queues[server] >= threshold or skip > 0:
-        skip -= queues[server] < threshold
-        server += 1
-    return server
-
-
-@inlined
-def _serve(queues, offers, parameter, threshold):
-    """Serve; return sums over the servers.
-
-    Of tasks, unused services, services, squared distances of the queues above the threshold from it, of those below,
-    and queues below `parameter`.
-    """
-    total, unused, capacity, above, below, short = 0, 0, 0, 0, 0, 0
-    for i in range(queues.size):  # in vector lanes
-        capacity += offers[i]
-        q = queues[i] - offers[i]
-        unused -= min(q, 0)
-        q = max(q, 0)
-        queues[i] = q
-        total += q
-        short += q < parameter
-        above += max(q - threshold, 0) ** 2
-        below += min(q - threshold, 0) ** 2
-    return total, unused, capacity, above, below, short
-
-
 @kernel
 def _slots_kernel(chooser, setting, laws, state, steps, out):
     """Run slots and add their sums to `out`; return -1, before the end, if what was chosen is none of the servers.
@@ -137,9 +104,9 @@ def _slots_kernel(chooser, setting, laws, state, steps, out):
     code, parameter, threshold, rates, cumulative_rates = setting
     table, cumulative, values, which = laws
     queues, offers, memory, place, own, stream = state
-    batch = table.shape[0] - 1
+    n, batch = queues.size, table.shape[0] - 1
     words, pooled_queue, short = streams.load(stream), place[0], 0
-    for i in range(queues.size):
+    for i in range(n):
         short += queues[i] < parameter
     total_sum, unused_sum, unused_squared, condition, pooled_sum, pooled_unused_squared, crossing = 0, 0, 0, 0, 0, 0, 0
     total_2, total_3, total_4, d_1, d_2, d_3, d_4, inside = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0
@@ -151,17 +118,24 @@ def _slots_kernel(chooser, setting, laws, state, steps, out):
         if arriving < 0:
             arriving, words = _resolve(byte, cumulative[batch], values[batch], words)
         if code == policies.JBT or code == policies.RANDOM:  # the latter with parameter 0: no queue is short
-            server = _choose_short(queues, parameter, short, own)
+            if short == 0:
+                server = streams.below(own, n)
+            else:
+                skip = streams.below(own, short)
+                server = 0
+                while queues[server] >= parameter or skip > 0:
+                    skip -= queues[server] < parameter
+                    server += 1
         else:
             server = policies.pick(chooser, code, parameter, queues, rates, cumulative_rates, memory, own)
-            if server < 0 or server >= queues.size:
+            if server < 0 or server >= n:
                 place[1] = server
                 return -1
         before = queues[server]
         queues[server] = before + arriving
         # === services: one random word for eight servers, a byte each ===
         left = 0
-        for i in range(queues.size):
+        for i in range(n):
             if left == 0:
                 bits, words = streams.take_uint64(words)
                 left = 8
@@ -172,7 +146,17 @@ def _slots_kernel(chooser, setting, laws, state, steps, out):
             if offer < 0:
                 offer, words = _resolve(byte, cumulative[which[i]], values[which[i]], words)
             offers[i] = offer
-        total, unused, capacity, above, below, short = _serve(queues, offers, parameter, threshold)
+        total, unused, capacity, above, below, short = 0, 0, 0, 0, 0, 0
+        for i in range(n):  # in vector lanes
+            capacity += offers[i]
+            q = queues[i] - offers[i]
+            unused -= min(q, 0)
+            q = max(q, 0)
+            queues[i] = q
+            total += q
+            short += q < parameter
+            above += max(q - threshold, 0) ** 2
+            below += min(q - threshold, 0) ** 2
         # === sums ===
         pooled_queue += arriving - capacity
         pooled_unused_squared += min(pooled_queue, 0) ** 2
@@ -328,7 +312,7 @@ def simulate_slotted(n_servers, epsilon, policy, arrivals, services, *, threshol
     >>> lb.simulate_slotted(2, 0.05, lb.jbt(4), batch, offer, slots=10**7, seed=1).excess
     """
     checks.made_by(policy, "policy", policies.Policy, policies.MAKERS)
-    n = checks.whole(n_servers, "n_servers")
+    n, epsilon = checks.whole(n_servers, "n_servers"), checks.real(epsilon, "epsilon", above=0.0)
     estimate.require_memory(24.0 * n, f"{n} servers")
     laws = pooled.slot_laws(arrivals, services, n, epsilon)
     rates = laws.service_rates
@@ -345,6 +329,6 @@ def simulate_slotted(n_servers, epsilon, policy, arrivals, services, *, threshol
     if threshold is None:
         threshold = policy.parameter if policy.uses_threshold else max(1, math.ceil(-math.log2(epsilon)))
     threshold = checks.whole(threshold, "threshold")
-    asked = {"n_servers": n, "epsilon": float(epsilon), "policy": policy}
+    asked = {"n_servers": n, "epsilon": epsilon, "policy": policy}
     asked |= {"arrivals": arrivals, "services": services, "threshold": threshold}
     return estimate.run(_Slots(laws, policy, min(threshold, _FAR), notes), asked, steps=slots, **run)

@@ -329,7 +329,7 @@ def simulate_workload(
 
     With Poisson arrivals the queue with all servers pooled into one, fed by the same jobs, is a control variate
     for the mean wait: it is M/G/1, with mean work ``load (1 + cv2) / (2 n (1 - load))`` (Pollaczek and Khinchine);
-    so is the number of busy servers. The profile is found from the waits, see :mod:`lbcore.simulate.profile`, with both.
+    so is the number of busy servers. The profile is found from the waits with both, see `lbcore.simulate.profile`.
 
     Examples
     --------

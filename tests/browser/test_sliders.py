@@ -79,7 +79,8 @@ def test_levels_slider_and_saving(lab, opened):
 
 FAILING = """
 from lbcore.pictures import jsq
-from lbcore.show.picture import log_slider, picture
+from lbcore.show.picture import picture
+from lbcore.show.plots import log_slider
 
 @picture("failing", scale=0.6, beta=log_slider("slack β", 1.0, 0.1, 5.0))
 def failing(beta):

@@ -8,17 +8,8 @@ import pytest
 from lbcore import theory
 from lbcore.pictures.jsq import _scaled
 from lbcore.show import explore
-from lbcore.show.picture import (
-    Plot,
-    choice,
-    log_slider,
-    picture,
-    player,
-    points,
-    range_slider,
-    real_slider,
-    whole_slider,
-)
+from lbcore.show.picture import picture
+from lbcore.show.plots import Plot, choice, log_slider, player, points, range_slider, real_slider, whole_slider
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,8 @@ from PIL import Image
 import lbcore as lb
 from lbcore.pictures import jsq as pictures
 from lbcore.show import figures
-from lbcore.show.picture import Plot, band, bars, figure, guide, heat, line, marker, nice, plain, points
+from lbcore.show.picture import figure
+from lbcore.show.plots import Plot, band, bars, guide, heat, line, marker, nice, plain, points
 
 
 def rows(beta):
