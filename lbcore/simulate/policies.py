@@ -367,12 +367,13 @@ def policy(function=None, *, memory=None) -> Policy:
     if not callable(python):
         raise TypeError(f"function must be one of (queues, rates, stream), not {function!r}")
     if memory is not None:
+        given = memory
         try:
-            memory = np.array(memory)
+            memory = np.array(given)
         except ValueError:
             raise TypeError("memory must be an array of numbers, not rows of different lengths") from None
         if memory.dtype.kind not in "iuf" or memory.ndim == 0:
-            raise TypeError(f"memory must be an array of numbers, not {memory!r}")
+            raise TypeError(f"memory must be an array of numbers, not {given!r}")
     chooser = _chooser(python, memory is not None)
     return Policy(python.__name__, USER, function=python, memory=memory, chooser=chooser)
 

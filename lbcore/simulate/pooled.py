@@ -12,7 +12,7 @@ import numpy as np
 
 from lbcore import checks
 
-_GAP = "it is the total service rate less the arrival rate; at 0 or less the queues grow for ever under every policy"
+GAP = "it is the total service rate less the arrival rate; at 0 or less the queues grow for ever under every policy"
 _LARGEST_STEP = 10**7  # arrivals and services of a slot in units of their common divisor
 
 
@@ -89,7 +89,7 @@ def slot_laws(arrivals, services, n_servers, epsilon=None) -> SlotLaws:
         if not laws.rate < capacity:
             raise ValueError(f"arrivals, {laws.rate:g} a slot in the mean, must be fewer than services, {capacity:g}")
         return laws
-    gap = checks.real(epsilon, "epsilon", above=0, below=capacity, why=_GAP)
+    gap = checks.real(epsilon, "epsilon", above=0, below=capacity, why=GAP)
     values, probabilities = laws.arrivals
     positive = values > 0
     some = float((capacity - gap) / (values * probabilities).sum() * probabilities[positive].sum())

@@ -312,7 +312,7 @@ def simulate_slotted(n_servers, epsilon, policy, arrivals, services, *, threshol
     >>> lb.simulate_slotted(2, 0.05, lb.jbt(4), batch, offer, slots=10**7, seed=1).excess
     """
     checks.made_by(policy, "policy", policies.Policy, policies.MAKERS)
-    n, epsilon = checks.whole(n_servers, "n_servers"), checks.real(epsilon, "epsilon", above=0.0)
+    n, epsilon = checks.whole(n_servers, "n_servers"), checks.real(epsilon, "epsilon", above=0, why=pooled.GAP)
     estimate.require_memory(24.0 * n, f"{n} servers")
     laws = pooled.slot_laws(arrivals, services, n, epsilon)
     rates = laws.service_rates

@@ -56,11 +56,7 @@ EXAMPLES = {
     ],
     "idle_one_first": [({}, lambda q, rates: naive.idle_one_choice(q))],
 }
-MAKERS = {
-    name: make
-    for name, make in inspect.getmembers(policies, inspect.isfunction)
-    if inspect.signature(make).return_annotation is policies.Policy and not name.startswith("_")
-}
+MAKERS = {name: make for name, make in policies.FACTORIES.items() if name != "policy"}
 CASES = [(MAKERS[name](**options), choice) for name, cases in EXAMPLES.items() for options, choice in cases]
 CASES.append((first_below_two, first_choice))
 BUILT_IN = [policy for policy, _ in CASES if policy.function is None]

@@ -104,7 +104,11 @@ ORACLES = [
 
 
 @needs_speed
-@pytest.mark.parametrize(("n", "load", "policy", "choice", "longest", "rates"), ORACLES, ids=repr)
+@pytest.mark.parametrize(
+    ("n", "load", "policy", "choice", "longest", "rates"),
+    ORACLES,
+    ids=lambda value: "" if callable(value) else repr(value),
+)
 def test_against_the_solved_chain(n, load, policy, choice, longest, rates):
     exact = naive.solve_chain(n, load, choice, longest, rates)
     result = run(n, load, policy, rates=rates)

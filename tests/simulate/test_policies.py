@@ -119,8 +119,8 @@ def test_messages():
         (lambda: policies.jsq_d(2, replacement=1), "replacement must be True or False"),
         (lambda: policies.random(by_rate=None), "by_rate must be True or False"),
         (lambda: policies.jsq_d(4).check(3), "d must be at most the number of servers"),
-        (lambda: policies.policy(3), "a policy is a function"),
-        (lambda: policies.policy(max, memory="a"), "memory of a policy must be an array of numbers"),
+        (lambda: policies.policy(3), r"function must be one of \(queues, rates, stream\), not 3"),
+        (lambda: policies.policy(max, memory="a"), "memory must be an array of numbers, not 'a'"),
     ],
 )
 def test_bad_parameters(make, sentence):
