@@ -10,31 +10,17 @@ from scipy.stats import gamma, poisson
 
 from lbcore import simulate, theory
 from lbcore.chance import laws
-from lbcore.pictures.law_menu import LATTICE, LAW, chosen_law
+from lbcore.pictures.law_menu import CLASSES, LAW, LAWS, chosen_law, proved_by
 from lbcore.show.picture import figure, picture
 from lbcore.show.plots import Plot, band, choice, guide, heat, line, log_slider, player, points, real_slider
 from lbcore.simulate import policies
 from lbcore.simulate.results import Estimate
 
-LAWS = {  # of mean 1, as all that is drawn here
-    "deterministic": laws.deterministic(), "Erlang(4)": laws.erlang(4), "uniform": laws.uniform(),
-    "exponential": laws.exponential(), "lattice on 0, 1, 5": LATTICE, "Weibull(½)": laws.weibull(0.5),
-    "lognormal(4)": laws.lognormal(4), "hyperexp.(8)": laws.hyperexponential(8), "Lomax(2.5)": laws.lomax(2.5),
-    "Pareto(1.5)": laws.pareto(1.5),
-}  # fmt: skip
 _LOAD = real_slider("load λ", 0.8, 0.02, 0.98)
 _LINEAR = np.linspace(0.0, 6.0, 61)
 _WORK = np.union1d(_LINEAR, np.geomspace(0.02, 1000.0, 70))
 _START = {True: "infinite-server", False: "empty"}  # the first only of JIQ with infinite buffers
-_CLASSES = {"Theorem 2": "-", "proved for DHR laws [11]": "--", "conjecture": ":"}
 _LIMIT = {"marker": "v", "markersize": 4.5, "markerfacecolor": "white"}  # upper limits
-
-
-def proved_by(law, load):
-    """Return which of the three classes a law and a load belong to: a key of ``_CLASSES``."""
-    if load < 0.5:
-        return "Theorem 2"
-    return "proved for DHR laws [11]" if law.decreasing_hazard_rate else "conjecture"
 
 
 @lru_cache(maxsize=64)
@@ -45,9 +31,8 @@ def _theory(law, load):
 
 
 def _number(estimate):
-    if estimate.value == 0.0:
-        return f"0 seen, < {estimate.high:.1g}"
-    return f"{estimate.value:.3g} ± {estimate.half_width:.1g}"
+    value, half, high = estimate.value, estimate.half_width, estimate.high
+    return f"{value:.3g} ± {half:.1g}" if value else f"0 seen, < {high:.1g}"
 
 
 def _mean(name, x, estimate, chosen=..., who="jiq"):
@@ -62,10 +47,8 @@ def _mean(name, x, estimate, chosen=..., who="jiq"):
 # ---- the fixed point ---------------------------------------------------------------------------------------
 
 ARRIVALS = {
-    "Poisson": None,
-    "renewal, Erlang(4)": laws.erlang(4),
-    "renewal, hyperexponential(4)": laws.hyperexponential(4),
-}
+    "Poisson": None, "renewal, Erlang(4)": laws.erlang(4), "renewal, hyperexponential(4)": laws.hyperexponential(4),
+}  # fmt: skip
 BUFFERS = {  # functions of which servers are in the first half
     "infinite": lambda first: None,
     "2 jobs at every server": lambda first: 2,
@@ -188,7 +171,7 @@ def _against_n(name, law, load, rows, which, color, **legend):
     value, low, high = unknown * np.array([row[k] for row in rows.values()]).T
     exact = [unknown * row[k] for row in exact_points(law, load).values()]
     seen = low > 1e-3 * value  # below, the interval reaches 0 for all that can be seen
-    look = {"color": color, "linestyle": _CLASSES[proved_by(law, load)], "marker": "o", "markersize": 3.5}
+    look = {"color": color, "linestyle": CLASSES[proved_by(law, load)], "marker": "o", "markersize": 3.5}
     return [
         line(name, n[seen], value[seen], "jiq", "simulated", **look),
         band(name, n[seen], low[seen], high[seen], "guide"),
@@ -219,7 +202,7 @@ def _all_loads(name, which, sizes):
         marks += [_erlang(f"λ = {load}, Erlang", load, color=color, named=False)] * loss
         rows = {n: measured(law, load, n) for n in sizes}
         marks += _against_n(f"λ = {load}", law, load, rows, which, color, named=False)
-    marks += [line(of, [], [], "guide", linestyle=style, color="black") for of, style in _CLASSES.items()]
+    marks += [line(of, [], [], "guide", linestyle=style, color="black") for of, style in CLASSES.items()]
     marks += [points("upper limit (95 %)", [], [], None, "jiq", color="black", **_LIMIT)]
     marks += [points("exact (n = 1, 2)", [], [], None, "jiq", "exact", **_EXACT), *[_erlang()] * loss]
     return Plot(name + about, "$n$", ylabel, marks, (0.7, 2e6), y, legend="below", columns=5, log="xy")
@@ -257,8 +240,7 @@ STATES = {  # the work of servers at the places p, between 0 and 1
     "all busy, work spread over 0 to 4": lambda p: 4.0 * p,
     "empty": lambda p: 0.0 * p,
 }
-_TIMES = np.linspace(0.0, 16.0, 129)
-_LEVELS = np.linspace(0.0, 8.5, 137)
+_TIMES, _LEVELS = np.linspace(0.0, 16.0, 129), np.linspace(0.0, 8.5, 137)
 
 
 def initial_work(state, n):
@@ -358,9 +340,8 @@ def insensitivity(load, n):
     n = round(n)
     about, limit = f"λ = {load:.3g}, n = {n}", guide("λ: infinitely many servers", y=load, who="limit")
     for runs in _runs(load, n, {name: (policies.jiq(), law) for name, law in LAWS.items()}):
-        wait, variance, two = (
-            [getattr(run, of) for run in runs.values()] for of in ("wait_probability", "busy_variance", "two_or_more")
-        )
+        names = ("wait_probability", "busy_variance", "two_or_more")
+        wait, variance, two = ([getattr(run, name) for run in runs.values()] for name in names)
         yield [[
             _all_laws("P(wait)", wait, y=(1e-6, 2), note=about),
             _all_laws("$n$ Var of the busy fraction", variance, n, limit, y=(0.01, 5)),
@@ -388,11 +369,9 @@ _POLICIES = {  # and whose colours they have
 
 
 def messages(name, simulation):
-    """Return the messages per arrival of a policy.
+    """Return the messages per arrival of a policy; under JIQ a server reports when it becomes idle.
 
-    Under JIQ a server reports when it becomes idle. In equilibrium that happens as often as an arrival goes to an
-    idle server: ``1 - P(arrival finds no idle server)`` messages per arrival, at most one. Under JSQ(d) the
-    dispatcher asks d servers and hears d answers.
+    In equilibrium that happens as often as an arrival goes to an idle server: at most once per arrival.
     """
     return 1.0 - simulation.all_busy.value if name == "JIQ" else _POLICIES[name][0].messages(simulation.n_servers)
 
@@ -416,12 +395,10 @@ def comparison(load, n, family, parameter):
         yield [[
             Plot(
                 "Mean profile (95 %)", "$w$", "fraction of servers with work $> w$", [*profiles, limit],
-                x=(0.02, 200), y=(1e-5, 1.5), log="xy", note=f"{law}\nλ = {load:.3g}, n = {n}",
-            ),
+                x=(0.02, 200), y=(1e-5, 1.5), log="xy", note=f"{law}\nλ = {load:.3g}, n = {n}"),
             Plot(
                 "P(wait) against messages", "messages per arrival", "P(arrival waits)", costs,
-                x=(-0.3, 4.3), y=(1e-7, 2), legend="lower right", log="y",
-            ),
+                x=(-0.3, 4.3), y=(1e-7, 2), legend="lower right", log="y"),
         ]]  # fmt: skip
 
 
@@ -457,17 +434,12 @@ def _dependence(law, load, n, pair, found):
         Plot(
             "$n\\,[P(W_1>a, W_2>b) - P(W_1>a)P(W_2>b)]$", "$10a$ (mean service times)", "$10b$",
             [heat("n × (joint − product)", n * pair.value, -0.5, 0.5, "jiq", "simulated")],
-            x=(-0.5, 29.5), y=(-0.5, 29.5),
-        ),
+            x=(-0.5, 29.5), y=(-0.5, 29.5)),
         Plot(
             "Corollary 3: joint law → product", "$n$", "largest |joint − product|",
-            [
-                _largest("simulated (95 % at the largest)", found),
-                _largest("n of the slider", {n: pair}, markersize=7),
-                line("0.3/n, for the eye", ends, 0.3 / ends, "guide"),
-            ],
-            x=tuple(ends), y=(1e-5, 1), log="xy", note=about,
-        ),
+            [_largest("simulated (95 % at the largest)", found), _largest("n of the slider", {n: pair}, markersize=7),
+             line("0.3/n, for the eye", ends, 0.3 / ends, "guide")],
+            x=tuple(ends), y=(1e-5, 1), log="xy", note=about),
     ]]  # fmt: skip
 
 

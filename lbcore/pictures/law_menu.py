@@ -1,4 +1,4 @@
-"""The menu of service laws that pictures offer: a family, and a slider for its parameter."""
+"""The service laws of the pictures: a menu of families with a slider, a list, and what is proved for them."""
 
 import inspect
 from functools import lru_cache
@@ -36,6 +36,13 @@ FAMILIES = _families() | {
         [0.9, 0.1], [laws.deterministic(), laws.lognormal(p, mean=5.0)]
     ),
 }
+LAWS = {  # of mean 1, as all that is drawn here
+    "deterministic": laws.deterministic(), "Erlang(4)": laws.erlang(4), "uniform": laws.uniform(),
+    "exponential": laws.exponential(), "lattice on 0, 1, 5": LATTICE, "Weibull(½)": laws.weibull(0.5),
+    "lognormal(4)": laws.lognormal(4), "hyperexp.(8)": laws.hyperexponential(8), "Lomax(2.5)": laws.lomax(2.5),
+    "Pareto(1.5)": laws.pareto(1.5),
+}  # fmt: skip
+CLASSES = {"Theorem 2": "-", "proved for DHR laws [11]": "--", "conjecture": ":"}  # of proof, and their lines
 LAW = {"family": choice("service law", FAMILIES), "parameter": log_slider("its parameter", 2.0, 0.3, 20.0)}
 
 
@@ -43,3 +50,10 @@ LAW = {"family": choice("service law", FAMILIES), "parameter": log_slider("its p
 def chosen_law(family, parameter):
     """Return a law of `FAMILIES`, or one that is a law already, stretched to mean 1."""
     return family.stretched(1 / family.mean) if isinstance(family, laws.Law) else FAMILIES[family](parameter)
+
+
+def proved_by(law, load):
+    """Return which of the three classes a law and a load belong to: a key of `CLASSES`."""
+    if load < 0.5:
+        return "Theorem 2"
+    return "proved for DHR laws [11]" if law.decreasing_hazard_rate else "conjecture"

@@ -355,6 +355,7 @@ class _ServersChain(_Chain):
     """Servers of any rates under any policy."""
 
     def __init__(self, rates, load, policy):
+        _check_stable(policy, rates, load)
         super().__init__(rates.size, load, policy, float(rates.sum()))
         self.relaxation_steps *= rates.mean() / rates.min()
         self.identities = 1 if rates.size == 1 else 2
@@ -445,7 +446,5 @@ def simulate_markov(n_servers, load, policy, *, rates=None, events=None, **run):
     if rates is None and policy.code in _RULES:
         model = _OccupancyChain(n, load, policy)
     else:
-        rates = np.ones(n) if rates is None else rates
-        _check_stable(policy, rates, load)
-        model = _ServersChain(rates, load, policy)
+        model = _ServersChain(np.ones(n) if rates is None else rates, load, policy)
     return estimate.run(model, asked, steps=events, **run)
