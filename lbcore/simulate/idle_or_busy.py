@@ -63,7 +63,7 @@ class State(NamedTuple):
     following: np.ndarray  # int32 (n,): server filed next in the same slot, -1 after the last
     idle: np.ndarray  # int32 (n,): the idle servers, in any order
     head: np.ndarray  # int32 (a power of 2,): server filed first in each slot, or -1
-    counts: np.ndarray  # float64 (2, edges): of waits, see lbcore.profile; (2, 0) where they are not counted
+    counts: np.ndarray  # float64 (2, edges): of waits, see lbcore.simulate.profile; (2, 0) where they are not counted
 
 
 def new_state(n, stream, counts, work=None):
@@ -201,19 +201,10 @@ def _serving(poisson):
         jobs, time = np.float64(gaps.size), gaps.sum()
         instants, busy = (jobs, excesses) if poisson else (time, rate * excesses)
         sums = Sums(
-            level=busy + rate * (jobs + waits),
-            served=jobs,
-            waited=waited,
-            wait=waits,
-            all_busy=all_busy,
-            second=second,
-            time=time,
-            pooled=pools,
-            lost=0.0,
-            instants=instants,
-            excess=excesses,
+            level=busy + rate * (jobs + waits), served=jobs, waited=waited, wait=waits, all_busy=all_busy,
+            second=second, time=time, pooled=pools, lost=0.0, instants=instants, excess=excesses,
             excess_squared=squares,
-        )
+        )  # fmt: skip
         for k in range(len(sums)):
             out[k] += sums[k]
 
@@ -227,18 +218,9 @@ _serve_poisson, _serve_others = _serving(True), _serving(False)
 def idle_or_busy_kernel(steps, poisson, interarrival, service, settings, state, out):
     """Serve `steps` arrivals.
 
-    Parameters
-    ----------
-    steps : int
-    poisson : bool
-        Whether arrivals are Poisson and so see time averages (Wolff 1982, Oper. Res. 30, 223-231). If not,
-        the servers are looked at in one uniform instant of each interarrival time, weighted by its length.
-    interarrival, service : ndarray of float64
-        Packed laws.
-    settings : Settings
-    state : State
-    out : ndarray of float64, shape (at least len(Sums),)
-        :class:`Sums` are added to its beginning.
+    If they are `poisson` they see time averages (Wolff 1982, Oper. Res. 30, 223-231). If not, the servers are looked
+    at in one uniform instant of each interarrival time, weighted by its length. `interarrival` and `service` are packed
+    laws; :class:`Sums` are added to the beginning of `out`.
     """
     gaps, services = np.empty(BLOCK), np.empty(BLOCK)
     while steps > 0:

@@ -19,7 +19,6 @@ import numpy as np
 
 from lbcore import checks
 from lbcore.chance import streams
-from lbcore.chance.streams import load, store, take_exponential, take_normal
 from lbcore.compiled import kernel
 from lbcore.records import Record
 from lbcore.simulate import estimate
@@ -31,8 +30,8 @@ _MOST_POINTS = 10**7
 @kernel
 def _move(x, y, beta, step, words):
     """Return (Q1, Q2, local time gained, words) after one step from ``(x, y)``."""
-    normal, words = take_normal(words)
-    height, words = take_exponential(words)
+    normal, words = streams.take_normal(words)
+    height, words = streams.take_exponential(words)
     decay, clock = math.exp(-0.5 * step), math.sinh(step)
     y *= decay
     a = -x * decay
@@ -51,7 +50,7 @@ def _move(x, y, beta, step, words):
 @kernel
 def _run(state, beta, step, steps, stream, out):
     """Move ``state = [Q1, Q2]`` by `steps` steps and add up time, Q2, Q2^2, Q1, Q1^2 and local time."""
-    words = load(stream)
+    words = streams.load(stream)
     x, y = state[0], state[1]
     for _ in range(steps):
         x, y, gained, words = _move(x, y, beta, step, words)
@@ -62,7 +61,7 @@ def _run(state, beta, step, steps, stream, out):
         out[4] += x * x * step
         out[5] += gained
     state[0], state[1] = x, y
-    store(stream, words)
+    streams.store(stream, words)
 
 
 @kernel
@@ -71,7 +70,7 @@ def _walk(x, y, beta, steps, sizes, stream, found):
 
     Row i of a path is reached from the row before by ``steps[i]`` steps of length ``sizes[i]``.
     """
-    words = load(stream)
+    words = streams.load(stream)
     for path in range(len(found)):
         q1, q2, local = x, y, 0.0
         for k in range(len(steps)):
@@ -79,13 +78,13 @@ def _walk(x, y, beta, steps, sizes, stream, found):
                 q1, q2, gained, words = _move(q1, q2, beta, sizes[k], words)
                 local += gained
             found[path, k] = q1, q2, local
-    store(stream, words)
+    streams.store(stream, words)
 
 
 @kernel
 def _first_times(x, y, level, beta, step, horizon, stream, times):
     """Fill `times` with when Q2 first is at `level` or below, or if `level` is negative when Q1 first is at 0."""
-    words = load(stream)
+    words = streams.load(stream)
     for path in range(len(times)):
         q1, q2, t = x, y, 0.0
         while t < horizon:
@@ -99,7 +98,7 @@ def _first_times(x, y, level, beta, step, horizon, stream, times):
                 break
             t += step
         times[path] = t
-    store(stream, words)
+    streams.store(stream, words)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -119,7 +118,7 @@ class DiffusionPath(Record):
 
 
 def sample_path(beta, duration, *, step=0.01, start=None, seed=None):
-    """Return one path of the JSQ diffusion.
+    """Return one path of the JSQ diffusion, a DiffusionPath.
 
     Parameters
     ----------
@@ -133,9 +132,6 @@ def sample_path(beta, duration, *, step=0.01, start=None, seed=None):
         ``(Q1, Q2)`` at time 0 with ``Q1 <= 0 <= Q2``; ``(0, 2 / beta)`` if not given.
     seed : int or None
 
-    Returns
-    -------
-    DiffusionPath
     """
     beta, step = _scheme(beta, step)
     why = "a path has 1 to 10^7 steps"
@@ -160,10 +156,8 @@ def _regenerations(q2, low, high):
     return at[turns]
 
 
-def simulate_diffusion(
-    beta, *, step=0.03, steps=None, rel_precision=None, replications=None, seed=None, threads=None, progress=True,
-    live=False,
-):  # fmt: skip
+@estimate.passes_run_options
+def simulate_diffusion(beta, *, step=0.03, steps=None, **run):
     """Estimate the stationary moments of the JSQ diffusion by paths.
 
     Parameters
@@ -172,20 +166,19 @@ def simulate_diffusion(
         Halfin-Whitt slack, positive.
     step : float
         Time step; it leaves a bias that the intervals do not contain, see the head of this module.
-    steps, rel_precision, replications, seed, threads, progress, live
-        As in `lbcore.simulate_markov`; `steps` are time steps, all replications together.
+    steps : int >= 1, optional
+        Time steps to simulate, in all replications together.
+    **run
+        rel_precision, replications, seed, threads, progress, live: see :func:`lbcore.simulate.estimate.run`.
 
     Returns
     -------
-    Simulation
+    Simulation, or Run with ``live=True``
         With the estimates ``mean_q2, mean_q2_squared, mean_q1, mean_q1_squared, local_time_rate``. In this scheme the
         last equals the first by construction, up to a factor ``1 + step^2 / 24``.
     """
     model = _Diffusion(*_scheme(beta, step))
-    return estimate.run(
-        model, {"beta": model.beta, "step": model.step}, steps=steps, rel_precision=rel_precision,
-        replications=replications, seed=seed, threads=threads, progress=progress, live=live,
-    )  # fmt: skip
+    return estimate.run(model, {"beta": model.beta, "step": model.step}, steps=steps, **run)
 
 
 class _Diffusion:
@@ -205,13 +198,8 @@ class _Diffusion:
         _run(state[0], self.beta, self.step, steps, state[1], out)
 
     def report(self, sample):
-        return {
-            "mean_q2": sample.ratio("q2", "time"),
-            "mean_q2_squared": sample.ratio("q2_squared", "time"),
-            "mean_q1": sample.ratio("q1", "time"),
-            "mean_q1_squared": sample.ratio("q1_squared", "time"),
-            "local_time_rate": sample.ratio("local", "time"),
-        }
+        moments = {f"mean_{name}": sample.ratio(name, "time") for name in ("q2", "q2_squared", "q1", "q1_squared")}
+        return moments | {"local_time_rate": sample.ratio("local", "time")}
 
 
 def sample_states(beta, start, times, *, step=0.05, paths=10_000, seed=None):
@@ -219,16 +207,13 @@ def sample_states(beta, start, times, *, step=0.05, paths=10_000, seed=None):
 
     Parameters
     ----------
-    beta : float
-        Halfin-Whitt slack, positive.
-    start : (float, float)
-        ``(Q1, Q2)`` at time 0 with ``Q1 <= 0 <= Q2``.
+    beta, start, seed
+        As in :func:`sample_path`.
     times : (k,) array_like
         Increasing, not negative, in mean service times.
     step : float
         Longest time step.
     paths : int
-    seed : int or None
 
     Returns
     -------
@@ -248,16 +233,13 @@ def mean_first_time(beta, start, *, level=None, step=0.01, paths=1000, horizon=1
 
     Parameters
     ----------
-    beta : float
-    start : (float, float)
-        ``(Q1, Q2)``.
+    beta, start, step, seed
+        As in :func:`sample_path`.
     level : float or None
         Level below the start at which Q2 is awaited; None waits for ``Q1 = 0``.
-    step : float
     paths : int, at least 2
     horizon : float
         A path that takes longer is an error, for its time would be cut.
-    seed : int or None
 
     Returns
     -------
@@ -265,11 +247,10 @@ def mean_first_time(beta, start, *, level=None, step=0.01, paths=1000, horizon=1
         The mean with a normal 95 % interval; the bias of the time step is not in it.
     """
     (beta, step), (x, y) = _scheme(beta, step), checks.start(start)
-    if level is not None:
-        level = checks.real(level, "level", above=0.0, most=y, why="Q2 starts there")
+    level = -1.0 if level is None else checks.real(level, "level", above=0.0, most=y, why="Q2 starts there")
     paths, horizon = checks.whole(paths, "paths", least=2), checks.real(horizon, "horizon", above=0.0)
     times = np.empty(paths)
-    _first_times(x, y, -1.0 if level is None else level, beta, step, horizon, streams.states(seed, 1)[0], times)
+    _first_times(x, y, level, beta, step, horizon, streams.states(seed, 1)[0], times)
     if times.max() >= horizon:
         raise ValueError(f"a path took longer than horizon = {horizon:g}; raise it")
     return Estimate(float(times.mean()), float(1.96 * times.std(ddof=1) / math.sqrt(paths)))

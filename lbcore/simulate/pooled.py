@@ -11,28 +11,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from lbcore import checks
+from lbcore.chance.laws import DiscreteLaw, Law
 
 GAP = "it is the total service rate less the arrival rate; at 0 or less the queues grow for ever under every policy"
+_LARGEST_VALUE = 10**6  # of a batch or an offer
 _LARGEST_STEP = 10**7  # arrivals and services of a slot in units of their common divisor
 
 
 @dataclass(frozen=True, eq=False)
 class SlotLaws:
-    """Checked laws of one slot.
+    """Checked laws of one slot; each is a pair of arrays, values (int64) and probabilities."""
 
-    Attributes
-    ----------
-    arrivals : tuple of ndarray, shapes (m,)
-        Values (int64) and probabilities of the batch, its mean being ``rate``.
-    services : list of such tuples
-        The different laws of the servers' offers.
-    which : ndarray of int64, shape (n_servers,)
-        Which of them each server has.
-    """
-
-    arrivals: tuple
-    services: list
-    which: np.ndarray
+    arrivals: tuple  # of the batch; its mean is `rate`
+    services: list  # the different laws of the servers' offers
+    which: np.ndarray  # int64 (n_servers,): which of them each server has
 
     @property
     def service_rates(self):
@@ -74,7 +66,7 @@ def _variance(law):
 def slot_laws(arrivals, services, n_servers, epsilon=None) -> SlotLaws:
     """Check the laws of a slot and set the arrival rate, see :func:`pooled_mean` for the arguments."""
     n = checks.whole(n_servers, "n_servers")
-    if hasattr(services, "mean") or not isinstance(services, Iterable):
+    if not isinstance(services, Iterable):
         distinct, which = [services], np.zeros(n, np.int64)
     else:
         services = list(services)
@@ -95,9 +87,8 @@ def slot_laws(arrivals, services, n_servers, epsilon=None) -> SlotLaws:
     some = float((capacity - gap) / (values * probabilities).sum() * probabilities[positive].sum())
     if some > 1.0 + 1e-12:
         raise ValueError(
-            f"arrivals cannot reach the mean {capacity - gap:g}, the total service rate less epsilon: a "
-            f"nonempty batch in every slot gives {(capacity - gap) / some:g}, and epsilon only sets the "
-            "probability of an empty one"
+            f"arrivals cannot reach the mean {capacity - gap:g}, the total service rate less epsilon: a nonempty batch "
+            f"in every slot gives {(capacity - gap) / some:g}, and epsilon only sets the probability of an empty one"
         )
     batch = probabilities[positive] / probabilities[positive].sum() * some
     values, batch = np.append(0, values[positive]), np.append(max(0.0, 1.0 - some), batch)
@@ -106,19 +97,19 @@ def slot_laws(arrivals, services, n_servers, epsilon=None) -> SlotLaws:
 
 def _points(law, name):
     """Return (values as int64, probabilities) of a law on finitely many whole numbers, or raise."""
-    if not hasattr(law, "tail"):
-        raise TypeError(
-            f"{name} must be a law on whole numbers, made by lb.laws.discrete(values, probabilities), not {law!r}"
-        )
-    values, probabilities = getattr(law, "values", None), getattr(law, "probabilities", None)
-    if values is None:
+    if not isinstance(law, Law):
+        raise TypeError(f"{name} must be a law on whole numbers, as lb.laws.discrete([0, 4], [0.5, 0.5]), not {law!r}")
+    if not isinstance(law, DiscreteLaw):
         raise ValueError(
-            f"{name} = {law!r} will not do: the paper (Zhou, Tan and Shroff 2018) assumes arrivals and "
-            "services of a slot to be bounded whole numbers: lb.laws.discrete(values, probabilities) makes such laws"
+            f"{name} = {law!r} will not do: the paper (Zhou, Tan and Shroff 2018) assumes arrivals and services of a "
+            "slot to be bounded whole numbers: lb.laws.discrete(values, probabilities) makes such laws"
         )
-    if np.any(values != np.rint(values)) or np.any(values < 0):
-        raise ValueError(f"{name} of a slot must be whole numbers, not {values[values != np.rint(values)][0]}")
-    return np.rint(values).astype(np.int64), np.asarray(probabilities)
+    values = np.rint(law.values)
+    if np.any(values != law.values):
+        raise ValueError(f"{name} of a slot must be whole numbers, not {law.values[values != law.values][0]}")
+    if values[-1] > _LARGEST_VALUE:
+        raise ValueError(f"{name} of a slot must be whole numbers of at most 10^6, not {values[-1]:.10g}")
+    return values.astype(np.int64), law.probabilities
 
 
 def pooled_mean(arrivals, services, n_servers, epsilon=None) -> float:
@@ -134,10 +125,6 @@ def pooled_mean(arrivals, services, n_servers, epsilon=None) -> float:
     epsilon : float, optional
         If given, the probability of an empty batch is set so that the mean batch is the total service rate
         less epsilon; the law of a nonempty batch stays.
-
-    Returns
-    -------
-    float
 
     Raises
     ------
@@ -169,10 +156,8 @@ def solve_pooled_mean(laws) -> float:
     parts = [(values / unit, p, count) for values, p, count in parts]
     reach = sum(np.abs(values).max() * count for values, _, count in parts)
     if reach > _LARGEST_STEP:
-        raise ValueError(
-            f"arrivals and services of a slot add up to {reach:.3g} times their common divisor; "
-            f"{_LARGEST_STEP:.0e} is the most"
-        )
+        most = f"{_LARGEST_STEP:.0e} is the most"
+        raise ValueError(f"arrivals and services of a slot add up to {reach:.3g} times their common divisor; {most}")
 
     def log_phi(s):
         """Logarithm of the generating function at z = e^s."""
@@ -183,7 +168,7 @@ def solve_pooled_mean(laws) -> float:
         high *= 2.0
     delta = high / 3.0  # log z0 lies between high / 2 and high
     widest = 3.0 / reach
-    edges = [0.0, min(delta, widest)]
+    edges = [0.0, min(delta, widest)]  # of the intervals of the angle
     while edges[-1] < min(widest, math.pi):
         edges.append(2.0 * edges[-1])
     edges = np.append(edges, np.arange(edges[-1] + widest, math.pi + widest, widest)).clip(max=math.pi)

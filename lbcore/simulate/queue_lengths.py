@@ -11,7 +11,7 @@ import numpy as np
 
 from lbcore.chance import draws, streams
 from lbcore.compiled import fresh, inlined, kernel
-from lbcore.simulate import policies
+from lbcore.simulate import idle_or_busy, policies
 from lbcore.simulate.idle_or_busy import BLOCK, LATE, NOW, POOLED, Sums, file, new_calendar, split
 from lbcore.simulate.profile import count
 
@@ -20,15 +20,11 @@ SLOT, BUSY, TURN, FREE, N_FREE = range(5)  # of the place
 
 
 class Settings(NamedTuple):
-    """What a run does not change; what is not named here as in :mod:`lbcore.simulate.idle_or_busy`."""
+    """What a run does not change."""
 
-    rule: int  # SHORTEST, BELOW, ...; under CHOOSER a function chooses
+    common: idle_or_busy.Settings  # with a rule from SHORTEST to CHOOSER; under the last a function chooses
     code: int  # of the policy, and its parameter
     parameter: int
-    rate: float
-    slots: float
-    shares: np.ndarray
-    scale: float
     buffers: np.ndarray  # int64 (n,): most jobs at each server, a job sent to a full one being lost; (0,) for no limit
     rates: np.ndarray  # float64 (n,): ones, for the function that chooses, and their running sums
     cumulative: np.ndarray
@@ -57,27 +53,16 @@ class State(NamedTuple):
 def new_state(n, stream, rule, memory, counts):
     """Return the state of n empty servers."""
     jobs = 2 * n + 2 * BLOCK
-    empty_at, second_until = np.zeros((2, n))  # pairs of rows as in lbcore.idle_or_busy
+    empty_at, second_until = np.zeros((2, n))  # pairs of rows as in lbcore.simulate.idle_or_busy
     order, rank = np.tile(np.arange(n, dtype=np.int32), (2, 1))
     following, server = np.zeros((2, jobs), np.int32)
     following[:] = np.arange(1, jobs + 1)
     return State(
-        streams=split(stream),
-        clock=np.zeros(2),
-        place=np.array([0, 0, 0, 0, jobs]),
-        empty_at=empty_at,
-        second_until=second_until,
-        queues=np.zeros(n, np.int64),
-        order=order,
-        rank=rank,
-        first=np.full({SHORTEST: 2 * BLOCK, BELOW: 1}.get(rule, 0), n),
-        due=np.zeros(jobs),
-        following=following,
-        server=server,
-        head=new_calendar(n),
-        memory=memory,
-        counts=counts,
-    )
+        streams=split(stream), clock=np.zeros(2), place=np.array([0, 0, 0, 0, jobs]), empty_at=empty_at,
+        second_until=second_until, queues=np.zeros(n, np.int64), order=order, rank=rank,
+        first=np.full({SHORTEST: 2 * BLOCK, BELOW: 1}.get(rule, 0), n), due=np.zeros(jobs), following=following,
+        server=server, head=new_calendar(n), memory=memory, counts=counts,
+    )  # fmt: skip
 
 
 def grown(state):
@@ -147,7 +132,8 @@ def _set_back(empty_at, second_until, due):
 @fresh
 def _serve(chooser, poisson, settings, gaps, services, state, out):
     """Serve as many arrivals as there are `gaps`; return the server chosen last, and stop if there is none such."""
-    rule, code, parameter, rate, slots, shares, scale, buffers, rates, cumulative = settings
+    common, code, parameter, buffers, rates, cumulative = settings
+    rule, rate, slots, shares, scale = common
     place, empty_at, second_until, queues = state.place, state.empty_at, state.second_until, state.queues
     order, rank, first, due = state.order, state.rank, state.first, state.due
     following, server, head, counts = state.following, state.server, state.head, state.counts
@@ -226,19 +212,9 @@ def _serve(chooser, poisson, settings, gaps, services, state, out):
             _set_back(empty_at, second_until, due)
     clock[NOW], clock[POOLED] = now, pooled
     sums = Sums(
-        level=level + rate * waits,
-        served=served,
-        waited=waited,
-        wait=waits,
-        all_busy=all_busy,
-        second=second,
-        time=gaps.sum(),
-        pooled=pools,
-        lost=lost,
-        instants=instants,
-        excess=excesses,
-        excess_squared=squares,
-    )
+        level=level + rate * waits, served=served, waited=waited, wait=waits, all_busy=all_busy, second=second,
+        time=gaps.sum(), pooled=pools, lost=lost, instants=instants, excess=excesses, excess_squared=squares,
+    )  # fmt: skip
     for k in range(len(sums)):
         out[k] += sums[k]
     return i
@@ -255,7 +231,7 @@ def queue_lengths_kernel(chooser, steps, poisson, interarrival, service, setting
     done, last = 0, 0
     while done < steps and 0 <= last < queues.size:
         m = min(steps - done, BLOCK)
-        short_of_levels = settings.rule == SHORTEST and queues[state.order[0]] + m >= state.first.size
+        short_of_levels = settings.common.rule == SHORTEST and queues[state.order[0]] + m >= state.first.size
         if state.place[N_FREE] < m or short_of_levels:
             break
         draws.fill(interarrival, state.streams[0], gaps[:m])

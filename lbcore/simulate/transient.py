@@ -31,7 +31,7 @@ def simulate_path(work, service, load, times, w, *, replications=4, seed=None):
     Estimate
         Mean of ``x^n_w(t)``, shape (k, m), with its 95 % half-width (Student).
     """
-    load, mean = _checked_load(load), _checked_service(service).mean
+    load, mean = checks.real(load, "load", above=0, below=1), _checked_service(service).mean
     work, w = checks.vector(work, "work", least=0) / mean, checks.vector(w, "w", least=0) / mean
     times = checks.vector(times, "times", least=0, increasing=True) / mean
     systems = _systems(work.size, service, load, replications, seed, work)
@@ -44,12 +44,9 @@ def pair_excess(n_servers, service, load, w, *, replications=16, seed=None):
     Parameters
     ----------
     n_servers : int >= 2
-    service, load, w
-        As in :func:`simulate_path`.
-    replications : int >= 2
-        Each starts in the equilibrium of infinitely many servers and is looked at once in each of 60 mean service
-        times, after as many, or after those a pooled queue needs to settle.
-    seed : int >= 0 or None
+    service, load, w, replications, seed
+        As in :func:`simulate_path`. Each replication starts in the equilibrium of infinitely many servers and is looked
+        at once in each of 60 mean service times, after as many, or after those a pooled queue needs to settle.
 
     Returns
     -------
@@ -57,27 +54,20 @@ def pair_excess(n_servers, service, load, w, *, replications=16, seed=None):
         ``P(W1 > w_i, W2 > w_j) - P(W1 > w_i) P(W2 > w_j)``, shape (m, m), with its 95 % half-width (Student). As
         servers are exchangeable all ordered pairs count: ``(n E[x_a x_b] - E x_max(a,b)) / (n - 1)`` is the joint tail.
     """
-    n, load = checks.whole(n_servers, "n_servers", least=2), _checked_load(load)
+    n, load = checks.whole(n_servers, "n_servers", least=2), checks.real(load, "load", above=0, below=1)
     w = checks.vector(w, "w", least=0) / _checked_service(service).mean
     settled = max(60.0, 60.0 / (n * (1.0 - load) ** 2))
-    joints, tails = [], []
-    for system in _systems(n, service, load, replications, seed):
-        x = np.array([system.profile(settled + t, w) for t in range(60)])
-        mean, later = x.mean(axis=0), np.maximum.outer(np.arange(w.size), np.arange(w.size))
-        joints.append((n * x.T @ x / len(x) - mean[later]) / (n - 1))
-        tails.append(mean)
-    joints, tails = np.array(joints), np.array(tails)
+    systems = _systems(n, service, load, replications, seed)
+    x = np.array([[system.profile(settled + t, w) for t in range(60)] for system in systems])
+    tails, later = x.mean(axis=1), np.maximum.outer(np.arange(w.size), np.arange(w.size))
+    joints = (n * np.swapaxes(x, 1, 2) @ x / 60 - tails[:, later]) / (n - 1)
     mean = tails.mean(axis=0)
     away = joints - tails[:, :, None] * mean - mean[:, None] * tails[:, None, :]  # linear in each replication
     return Estimate(joints.mean(axis=0) - np.outer(mean, mean), _over_replications(away).half_width)
 
 
-def _checked_load(load):
-    return checks.real(load, "load", above=0, below=1)
-
-
 def _checked_service(service):
-    return checks.made_by(service, "service", laws.Law, "lb.laws.exponential(), lb.laws.lognormal(cv2=4), ...")
+    return checks.made_by(service, "service", laws.Law, workload.LAWS)
 
 
 def _over_replications(values):
@@ -101,15 +91,15 @@ class _System:
     def __init__(self, work, service, rate, stream):
         self.state = idle_or_busy.new_state(work.size, stream, np.empty((2, 0)), work)
         slots = idle_or_busy.slots_per_unit(work.size)
-        self._settings = idle_or_busy.Settings(idle_or_busy.IDLE_FIRST, rate, slots, np.empty(0), 1.0)
-        self._laws = True, laws.exponential(1 / rate).packed, service
+        settings = idle_or_busy.Settings(idle_or_busy.IDLE_FIRST, rate, slots, np.empty(0), 1.0)
+        self._given = True, laws.exponential(1 / rate).packed, service, settings
         self._rate, self._sums = rate, np.zeros(len(idle_or_busy.Sums._fields))
         self._set_back, self._before = 0.0, work  # the clock so far; when servers are empty, the last arrival apart
 
     def serve(self, arrivals):
         """Serve some arrivals, in far less time than that after which the clock is set back."""
         clock = self.state.clock[idle_or_busy.NOW]
-        idle_or_busy.idle_or_busy_kernel(arrivals, *self._laws, self._settings, self.state, self._sums)
+        idle_or_busy.idle_or_busy_kernel(arrivals, *self._given, self.state, self._sums)
         self._set_back += idle_or_busy.LATE * (self.state.clock[idle_or_busy.NOW] < clock)
 
     def profile(self, time, w):

@@ -16,6 +16,7 @@ from lbcore.simulate.profile import Levels, fold
 from lbcore.simulate.results import Estimate
 
 _STARTS = ("empty", "infinite-server")
+LAWS = "lb.laws.exponential(), lb.laws.lognormal(cv2=4), ..."
 
 
 def equilibrium_work(n, load, service, stream):
@@ -33,25 +34,15 @@ def equilibrium_work(n, load, service, stream):
 class _Servers:
     """What the driver needs to know, see :class:`estimate.Model`; times are in mean service times.
 
-    The two kinds below differ in how a replication starts and advances.
-
-    Parameters
-    ----------
-    n, load, policy, service, interarrival, buffers, work
-        As :func:`simulate_workload` has checked them.
-    shares : ndarray, shape (n,), optional
-        The weights, normalised.
-    filled : bool
-        Whether to start from the equilibrium of infinitely many servers.
+    The two kinds below differ in how a replication starts and advances. `rule` is that of the kernel, `shares` are the
+    weights, normalised, `filled` starts from the equilibrium of infinitely many servers; the rest is as
+    :func:`simulate_workload` has checked it.
     """
 
-    level = ("level", "served")
-    unit = "arrivals"
-    chunk_steps = 1 << 15
-    bytes_per_server = 0
+    level, unit, chunk_steps = ("level", "served"), "arrivals", 1 << 15
 
     def __init__(
-        self, n, load, policy, service, *, interarrival=None, shares=None, buffers=None, work=None, filled=False
+        self, rule, n, load, policy, service, *, interarrival=None, shares=None, buffers=None, work=None, filled=False
     ):
         gaps = laws.exponential() if interarrival is None else interarrival
         self.n, self.load, self.policy, self.rate, self.mean = n, load, policy, load * n, service.mean
@@ -60,19 +51,16 @@ class _Servers:
         self._levels = None if work is None else Levels(service, work)
         if work is not None:
             self.columns |= {"gain": work.size, "resolution": work.size}
+        scale, table = 1.0 if work is None else self._levels.scale, np.empty(0)
+        if shares is not None:
+            threshold, other = draws.alias_table(shares)
+            table = np.concatenate([threshold, np.arange(n), other])
+        self._settings = idle_or_busy.Settings(rule, self.rate, idle_or_busy.slots_per_unit(n), table, scale)
         self.poisson = gaps.packed[0] == draws.EXPONENTIAL
-        self.interarrival, self.service = (
-            gaps.stretched(1.0 / (self.rate * gaps.mean)),
-            service.stretched(1 / self.mean),
-        )
-        self._common = {
-            "rate": float(self.rate),
-            "slots": idle_or_busy.slots_per_unit(n),
-            "shares": np.empty(0) if shares is None else _alias_table(shares),
-            "scale": 1.0 if work is None else self._levels.scale,
-        }
-        spread = min(service.cv2, 100.0) / 2 + min(gaps.cv2, 100.0) / 2
-        self.relaxation_steps = self.rate * self._relaxation(max(spread, 0.1), min(service.cv2, 100.0))
+        self.interarrival = gaps.stretched(1.0 / (self.rate * gaps.mean))
+        self.service = service.stretched(1 / self.mean)
+        cv2 = min(service.cv2, 100.0)
+        self.relaxation_steps = self.rate * self._relaxation(max(cv2 / 2 + min(gaps.cv2, 100.0) / 2, 0.1), cv2)
         self.bytes_per_replication = 4096 + self.bytes_per_server * n
         # the pooled queue with Poisson arrivals is M/G/1; for one server it is the queue itself, a circle
         exact = self.poisson and service.fourth_moment_finite and load < 1.0 and not self.bounded
@@ -95,13 +83,13 @@ class _Servers:
 
     def advance(self, state, steps, out):
         """Serve `steps` arrivals, and add what those that waited bring to the profile."""
-        self._serve(state, steps, (self.poisson, self.interarrival.packed, self.service.packed, self._settings), out)
+        self._serve(state, steps, (self.poisson, self.interarrival.packed, self.service.packed), out)
         if self._levels is not None:
             fold(state[0].counts, self._levels.gain, self._levels.resolution, out)
 
     def report(self, sample):
         """Return the estimates, the mean number of jobs first."""
-        served, lost, time, instants = (sample.sum(name) for name in ("served", "lost", "time", "instants"))
+        served, lost, time, instants = map(sample.sum, ("served", "lost", "time", "instants"))
         arrivals, wait, excess = served + lost, sample.sum("wait"), sample.sum("excess")
         controls = [] if self.bounded else [(excess, instants, 0.0)]
         if self._pooled_work is not None:
@@ -133,33 +121,13 @@ class _Servers:
         Waits come in clusters of about ``1 / (1 - load)``: an all-busy spell of many servers is that of a random walk
         with rates `load` and 1. So the half-width is at least the 97.5 % limit where none of them was seen.
         """
-        residual = self._levels.residual
+        load, residual = self.load, self._levels.residual
         gain, resolution = (sample.sum(name).reshape(len(lost), -1) for name in ("gain", "resolution"))
-        excess = sample.ratio(self.load * (gain - lost[:, None] * residual), arrivals, controls)
-        least = self.load * 3.7 / ((1.0 - min(self.load, 0.99)) * arrivals.sum())
-        half_width = np.maximum(excess.half_width, least) + self.load * resolution.sum(axis=0) / arrivals.sum()
-        star = self.load * residual
-        return {"profile": Estimate(star + excess.value, half_width), "excess": Estimate(excess.value, half_width)}
-
-
-# policies that each kernel follows without a look at every queue; all others choose by themselves
-_IDLE_RULES = {
-    policies.JBT: idle_or_busy.IDLE_FIRST,
-    policies.JBT_BY_RATE: idle_or_busy.IDLE_FIRST,
-    policies.ROUND_ROBIN: idle_or_busy.IN_TURN,
-    policies.RANDOM: idle_or_busy.RANDOM,
-    policies.RANDOM_BY_RATE: idle_or_busy.RANDOM,
-}
-_QUEUE_RULES = {
-    policies.JSQ: queue_lengths.SHORTEST,
-    policies.JBT: queue_lengths.BELOW,
-    policies.JBT_BY_RATE: queue_lengths.BELOW,
-    policies.JSQ_D: queue_lengths.SAMPLED,
-    policies.JSQ_D_WITH_REPLACEMENT: queue_lengths.SAMPLED_WITH_REPLACEMENT,
-    policies.ROUND_ROBIN: queue_lengths.IN_TURN,
-    policies.RANDOM: queue_lengths.RANDOM,
-    policies.RANDOM_BY_RATE: queue_lengths.RANDOM,
-}
+        excess = sample.ratio(load * (gain - lost[:, None] * residual), arrivals, controls)
+        least = load * 3.7 / ((1.0 - min(load, 0.99)) * arrivals.sum())
+        half_width = np.maximum(excess.half_width, least) + load * resolution.sum(axis=0) / arrivals.sum()
+        profile = load * residual + excess.value
+        return {"profile": Estimate(profile, half_width), "excess": Estimate(excess.value, half_width)}
 
 
 class _IdleOrBusy(_Servers):
@@ -167,19 +135,12 @@ class _IdleOrBusy(_Servers):
 
     bytes_per_server = 48
 
-    def __init__(self, n, load, policy, service, **given):
-        super().__init__(n, load, policy, service, **given)
-        rule = _IDLE_RULES[policy.code]
-        if rule == idle_or_busy.IDLE_FIRST and policy.oblivious:
-            rule = idle_or_busy.RANDOM
-        self._settings = idle_or_busy.Settings(rule=rule, **self._common)
-
     def start(self, stream):
         work = equilibrium_work(self.n, self.load, self._service, stream) if self._filled else None
         return [idle_or_busy.new_state(self.n, stream, self._counts(), work)]
 
     def _serve(self, states, steps, given, out):
-        idle_or_busy.idle_or_busy_kernel(steps, *given, states[0], out)
+        idle_or_busy.idle_or_busy_kernel(steps, *given, self._settings, states[0], out)
 
 
 class _QueueLengths(_Servers):
@@ -187,29 +148,23 @@ class _QueueLengths(_Servers):
 
     bytes_per_server = 110
 
-    def __init__(self, n, load, policy, service, *, buffers=None, **given):
-        super().__init__(n, load, policy, service, buffers=buffers, **given)
-        rule = _QUEUE_RULES.get(policy.code, queue_lengths.CHOOSER)
-        if rule == queue_lengths.BELOW and policy.oblivious:
-            rule = queue_lengths.RANDOM
+    def __init__(self, rule, n, load, policy, service, *, buffers=None, **given):
+        super().__init__(rule, n, load, policy, service, buffers=buffers, **given)
         rates = np.ones(n if rule == queue_lengths.CHOOSER else 0)
+        limits = np.empty(0, np.int64) if buffers is None else buffers
         self._settings = queue_lengths.Settings(
-            rule=rule,
-            code=policy.code,
-            parameter=policy.parameter,
-            buffers=np.empty(0, np.int64) if buffers is None else buffers,
-            rates=rates,
-            cumulative=rates.cumsum(),
-            **self._common,
+            self._settings, policy.code, policy.parameter, limits, rates, rates.cumsum()
         )
 
     def start(self, stream):
         memory = self.policy.new_memory(self.n)
-        return [queue_lengths.new_state(self.n, stream, self._settings.rule, memory, self._counts())]
+        return [queue_lengths.new_state(self.n, stream, self._settings.common.rule, memory, self._counts())]
 
     def _serve(self, states, steps, given, out):
         while steps > 0:
-            done, server = queue_lengths.queue_lengths_kernel(self.policy.chooser, steps, *given, states[0], out)
+            done, server = queue_lengths.queue_lengths_kernel(
+                self.policy.chooser, steps, *given, self._settings, states[0], out
+            )
             if not 0 <= server < self.n:
                 self.policy.refuse(server, self.n)
             steps -= done
@@ -217,15 +172,26 @@ class _QueueLengths(_Servers):
                 states[0] = queue_lengths.grown(states[0])
 
 
+# by which rule each kernel follows a policy without a look at every queue; all other policies choose by themselves
+_RULES = {
+    policies.JSQ: (None, queue_lengths.SHORTEST),
+    policies.JBT: (idle_or_busy.IDLE_FIRST, queue_lengths.BELOW),
+    policies.JBT_BY_RATE: (idle_or_busy.IDLE_FIRST, queue_lengths.BELOW),
+    policies.JSQ_D: (None, queue_lengths.SAMPLED),
+    policies.JSQ_D_WITH_REPLACEMENT: (None, queue_lengths.SAMPLED_WITH_REPLACEMENT),
+    policies.ROUND_ROBIN: (idle_or_busy.IN_TURN, queue_lengths.IN_TURN),
+    policies.RANDOM: (idle_or_busy.RANDOM, queue_lengths.RANDOM),
+    policies.RANDOM_BY_RATE: (idle_or_busy.RANDOM, queue_lengths.RANDOM),
+}
+
+
 def _model(n, load, policy, service, *, buffers=None, **given):
     """Return the model of the kernel that is faster."""
-    idle_only = policy.sees_idle_only and policy.code in _IDLE_RULES and buffers is None
-    return (_IdleOrBusy if idle_only else _QueueLengths)(n, load, policy, service, buffers=buffers, **given)
-
-
-def _alias_table(shares):
-    threshold, other = draws.alias_table(shares)
-    return np.concatenate([threshold, np.arange(shares.size), other])
+    code = policies.RANDOM if policy.uses_threshold and policy.oblivious else policy.code  # JBT(inf)
+    idle_rule, queue_rule = _RULES.get(code, (None, queue_lengths.CHOOSER))
+    if idle_rule is not None and policy.sees_idle_only and buffers is None:
+        return _IdleOrBusy(idle_rule, n, load, policy, service, **given)
+    return _QueueLengths(queue_rule, n, load, policy, service, buffers=buffers, **given)
 
 
 def _scaled(estimate, factor, least=0.0):
@@ -252,21 +218,9 @@ def _moment_notes(service, interarrival):
 
 @estimate.passes_run_options
 def simulate_workload(
-    n_servers,
-    load,
-    policy,
-    service,
-    *,
-    interarrival=None,
-    buffers=None,
-    weights=None,
-    work=None,
-    start="empty",
-    arrivals=None,
-    bias=None,
-    filled=False,
-    **run,
-):
+    n_servers, load, policy, service, *, interarrival=None, buffers=None, weights=None, work=None, start="empty",
+    arrivals=None, bias=None, filled=False, **run,
+):  # fmt: skip
     """Simulate equal first-come-first-served servers with general service times.
 
     Parameters
@@ -315,11 +269,6 @@ def simulate_workload(
         - ``profile``, shape (m,), with `work`: mean fraction x_w of the servers with more than w unfinished work;
         - ``excess``, shape (m,), with `work`: how far that is above ``load * service.residual_tail(work)``.
 
-    Raises
-    ------
-    MemoryError
-        More servers or replications than the machine can hold.
-
     Notes
     -----
     Foss and Stolyar (2017), arXiv 1605.05968: JIQ with any service law; renewal arrivals, finite buffers and weights
@@ -340,10 +289,10 @@ def simulate_workload(
     if filled:
         start = _renamed("filled=True", 'start="infinite-server"', _STARTS[1])
     n = checks.whole(n_servers, "n_servers")
-    checks.made_by(policy, "policy", policies.Policy, "lb.jiq(), lb.random(), lb.jsq(), ... or lb.policy")
-    checks.made_by(service, "service", laws.Law, "lb.laws.exponential(), lb.laws.lognormal(cv2=4), ...")
+    checks.made_by(policy, "policy", policies.Policy, policies.MAKERS)
+    checks.made_by(service, "service", laws.Law, LAWS)
     if interarrival is not None:
-        checks.made_by(interarrival, "interarrival", laws.Law, "lb.laws.exponential(), lb.laws.erlang(k), ...")
+        checks.made_by(interarrival, "interarrival", laws.Law, LAWS)
     estimate.require_memory(110.0 * n, f"{n} servers")
     limits = None if buffers is None else _checked_buffers(buffers, n)
     load = _checked_load(load, limits is not None)
@@ -361,16 +310,13 @@ def simulate_workload(
         kind = f"{policy}{', finite' if limits is not None else ''}"
         raise ValueError(f"start 'infinite-server' is for JIQ with infinite buffers, not for {kind}")
     policy.check(n)
-    asked = {"n_servers": n, "load": load, "policy": policy, "service": service}
-    given = {"interarrival": interarrival, "buffers": buffers, "weights": weights, "work": work}
-    given["start"] = start if filled else None
-    chosen = {"interarrival": interarrival, "shares": shares, "buffers": limits, "work": work, "filled": filled}
-    return estimate.run(
-        _model(n, load, policy, service, **chosen),
-        asked | {name: value for name, value in given.items() if value is not None},
-        steps=arrivals,
-        **run,
+    asked = {"n_servers": n, "load": load, "policy": policy, "service": service, "interarrival": interarrival}
+    asked |= {"buffers": buffers, "weights": weights, "work": work, "start": start if filled else None}
+    model = _model(
+        n, load, policy, service, interarrival=interarrival, shares=shares, buffers=limits, work=work, filled=filled
     )
+    asked = {name: value for name, value in asked.items() if value is not None}
+    return estimate.run(model, asked, steps=arrivals, **run)
 
 
 def _renamed(old, new, value):
@@ -380,10 +326,8 @@ def _renamed(old, new, value):
 
 
 def _checked_load(load, bounded):
-    if bounded:
-        return checks.real(load, "load", above=0.0)
     why = "from 1 on the queues grow for ever under every policy, unless buffers are finite"
-    return checks.real(load, "load", above=0.0, below=1.0, why=why)
+    return checks.real(load, "load", above=0.0, **({} if bounded else {"below": 1.0, "why": why}))
 
 
 def _checked_buffers(buffers, n):

@@ -146,3 +146,12 @@ def test_bad_hitting_times():
         paths.mean_first_time(1.0, (0.0, 5.0), level=0.5, horizon=0.1, seed=1)
     with pytest.raises(ValueError, match="paths must be a whole number of at least 2"):
         paths.mean_first_time(1.0, (0.0, 5.0), level=0.5, paths=1)
+
+
+@pytest.mark.kernel
+def test_options_of_a_run_are_passed_on():
+    *_, last = paths.simulate_diffusion(1.0, step=0.1, steps=10_000, seed=4, replications=2, live=True)
+    same = paths.simulate_diffusion(1.0, step=0.1, steps=10_000, seed=4, replications=2, threads=1, progress=False)
+    assert last.mean_q2.value == same.mean_q2.value and same.replications == 2
+    with pytest.raises(TypeError, match=r"simulate_diffusion\(\) got an unexpected keyword argument 'events'"):
+        paths.simulate_diffusion(1.0, events=100)
