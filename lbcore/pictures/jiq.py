@@ -169,14 +169,14 @@ def _against_n(name, law, load, rows, which, color, **legend):
     k, n = list(QUANTITIES).index(which), np.array(list(rows), float)
     unknown = math.nan if which == "mean" and math.isinf(law.cv2) else 1.0
     value, low, high = unknown * np.array([row[k] for row in rows.values()]).T
-    exact = [unknown * row[k] for row in exact_points(law, load).values()]
+    known, exact = zip(*((size, unknown * row[k]) for size, row in exact_points(law, load).items()), strict=True)
     seen = low > 1e-3 * value  # below, the interval reaches 0 for all that can be seen
     look = {"color": color, "linestyle": CLASSES[proved_by(law, load)], "marker": "o", "markersize": 3.5}
     return [
         line(name, n[seen], value[seen], "jiq", "simulated", **look),
         band(name, n[seen], low[seen], high[seen], "guide"),
         points(f"{name}, upper limit", n[~seen], high[~seen], None, "jiq", color=color, **_LIMIT, **legend),
-        points(f"{name}, exact", list(exact_points(law, load)), exact, None, "jiq", "exact", **_EXACT, **legend),
+        points(f"{name}, exact" if legend else "exact", known, exact, None, "jiq", "exact", **_EXACT, **legend),
     ]
 
 

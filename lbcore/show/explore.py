@@ -218,8 +218,6 @@ class Explorer(widgets.VBox):
             for count, rows in enumerate(found if refining else [found], 1):
                 moving = dragging and time.monotonic() - begun < _SETTLE
                 self._publish(values, rows, self.board.draw(rows, dragging=moving).png())
-                if not moving:  # the nearest thing to alternative text that the widget has
-                    self.image.tooltip = self.picture.describe(rows, values)
                 if refining:
                     self.status.value = f"refining: picture {count}, {time.monotonic() - begun:.1f} s"
                 if self._latest.pending or self._stopped:

@@ -40,14 +40,10 @@ _COLUMNS = {
 _TIME, _TOTAL, _RATE, _RATE_TOTAL, _ALL_BUSY, _JOINED, _WAITED, _CROSSING, _OCCUPANCY = range(len(_COLUMNS))
 _SHORTEST, _BELOW, _SAMPLED = lanes.SHORTEST, lanes.BELOW, lanes.SAMPLED
 _RULES = {  # of the occupancy chain, for equal servers; every other policy runs with the jobs of every server
-    policies.RANDOM: _BELOW,  # with a threshold that no queue reaches
-    policies.RANDOM_BY_RATE: _BELOW,
-    policies.JBT: _BELOW,
-    policies.JBT_BY_RATE: _BELOW,
-    policies.JSQ: _SHORTEST,
-    policies.JSQ_D: _SAMPLED,
-    policies.JSQ_D_WITH_REPLACEMENT: _SAMPLED,
-}
+    policies.RANDOM: _BELOW, policies.RANDOM_BY_RATE: _BELOW,  # with a threshold that no queue reaches
+    policies.JBT: _BELOW, policies.JBT_BY_RATE: _BELOW, policies.JSQ: _SHORTEST,
+    policies.JSQ_D: _SAMPLED, policies.JSQ_D_WITH_REPLACEMENT: _SAMPLED,
+}  # fmt: skip
 _RESOLUTION = 2.0**-30  # no interval is narrower than this, see the notes of :func:`_occupancy_kernel`
 _LOW32, _U32 = np.uint64(2**32 - 1), np.uint64(32)
 
@@ -355,7 +351,6 @@ class _ServersChain(_Chain):
     """Servers of any rates under any policy."""
 
     def __init__(self, rates, load, policy):
-        _check_stable(policy, rates, load)
         super().__init__(rates.size, load, policy, float(rates.sum()))
         self.relaxation_steps *= rates.mean() / rates.min()
         self.identities = 1 if rates.size == 1 else 2
@@ -446,5 +441,7 @@ def simulate_markov(n_servers, load, policy, *, rates=None, events=None, **run):
     if rates is None and policy.code in _RULES:
         model = _OccupancyChain(n, load, policy)
     else:
-        model = _ServersChain(np.ones(n) if rates is None else rates, load, policy)
+        rates = np.ones(n) if rates is None else rates
+        _check_stable(policy, rates, load)
+        model = _ServersChain(rates, load, policy)
     return estimate.run(model, asked, steps=events, **run)

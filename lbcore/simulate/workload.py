@@ -187,7 +187,8 @@ _RULES = {
 
 def _model(n, load, policy, service, *, buffers=None, **given):
     """Return the model of the kernel that is faster."""
-    code = policies.RANDOM if policy.uses_threshold and policy.oblivious else policy.code  # JBT(inf)
+    no_threshold = policy.code in (policies.JBT, policies.JBT_BY_RATE) and policy.oblivious  # JBT(inf)
+    code = policies.RANDOM if no_threshold else policy.code
     idle_rule, queue_rule = _RULES.get(code, (None, queue_lengths.CHOOSER))
     if idle_rule is not None and policy.sees_idle_only and buffers is None:
         return _IdleOrBusy(idle_rule, n, load, policy, service, **given)
