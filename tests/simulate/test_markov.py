@@ -172,14 +172,15 @@ def test_identities_narrow_the_interval():
 
 
 @needs_speed
-def test_intervals_cover_the_exact_values():
-    """400 runs: 95 % intervals, control variates included, cover in at least 91 % of each quantity."""
+@pytest.mark.parametrize(("seeds", "least"), [(60, 0.86), pytest.param(400, 0.91, marks=pytest.mark.long)])
+def test_intervals_cover_the_exact_values(seeds, least):
+    """95 % intervals, control variates included, cover in at least 91 % of 400 runs each quantity."""
     exact = naive.solve_chain(2, 0.7, naive.shortest_choice, 40)
     names, hits = ("mean_total", "mean_wait", "wait_probability", "all_busy"), np.zeros(4)
-    for seed in range(400):
+    for seed in range(seeds):
         result = run(2, 0.7, policies.jsq(), events=100_000, seed=seed, threads=1)
         hits += [getattr(result, k).low <= exact[k] <= getattr(result, k).high for k in names]
-    assert np.all(hits >= 0.91 * 400), hits / 400
+    assert np.all(hits >= least * seeds), hits / seeds
 
 
 @needs_speed

@@ -63,7 +63,7 @@ def test_bridge_maximum_has_the_law_of_reflected_brownian_motion():
 
 
 @pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
-@pytest.mark.parametrize(("step", "steps"), [(0.1, 2e8), (0.03, 5e7), (0.01, 5e7)])
+@pytest.mark.parametrize(("step", "steps"), [pytest.param(0.1, 2e8, marks=pytest.mark.long), (0.03, 3e7), (0.01, 3e7)])
 def test_weak_error(beta, step, steps):
     """At step 0.1 it is at most 1.5 %, what is not resolved included; below, nothing is seen beyond the bands."""
     found, law = paths.simulate_diffusion(beta, step=step, steps=steps, seed=1, progress=False), diffusion_law(beta)
@@ -76,9 +76,10 @@ def test_weak_error(beta, step, steps):
 
 
 @pytest.mark.parametrize("beta", [1.0, 2.0])
-def test_weak_order_is_two(beta):
+@pytest.mark.parametrize("count", [2e7, pytest.param(1e8, marks=pytest.mark.long)])
+def test_weak_order_is_two(beta, count):
     law, steps = diffusion_law(beta), np.array([0.8, 0.4, 0.2])
-    runs = [paths.simulate_diffusion(beta, step=h, steps=1e8, seed=2, progress=False) for h in steps]
+    runs = [paths.simulate_diffusion(beta, step=h, steps=count, seed=2, progress=False) for h in steps]
     for name in ("mean_q2", "mean_q2_squared"):
         errors = np.array([getattr(run, name).value / getattr(law, name) - 1 for run in runs])
         assert np.polyfit(np.log(steps), np.log(errors), 1)[0] == pytest.approx(2.0, abs=0.4)
