@@ -80,14 +80,20 @@ def chromium(chromium_path):
 
 @pytest.fixture(scope="session")
 def opened(lab, chromium):
-    """Return a function from a notebook's name to that notebook, run once from top to bottom in a page of its own."""
-    pages = {}
+    """Return a function from a notebook's name to that notebook, run once from top to bottom without an error.
+
+    One is open at a time: asked for another, it closes the page and ends the kernel, which may still be simulating.
+    """
+    shown = {}
 
     def open_notebook(name):
-        if name not in pages:
+        if name not in shown:
+            for notebook in shown.values():
+                notebook.close()
+            shown.clear()
             page = chromium.new_page(viewport={"width": 1400, "height": 1100})
-            pages[name] = Notebook(page, lab[1](f"{name}.ipynb"))
-        pages[name].page.bring_to_front()
-        return pages[name]
+            shown[name] = Notebook(page, lab[1](f"{name}.ipynb"))
+            assert shown[name].errors() == []
+        return shown[name]
 
     return open_notebook

@@ -24,13 +24,23 @@ class Notebook:
     """A notebook open in the page, all cells run, and one of its explorers: that of the cell shown last."""
 
     def __init__(self, page, address):
-        self.page = page
+        self.page, self.token = page, address.split("token=")[1].split("&")[0]
         page.goto(address)
         page.locator(f"{PANEL} .jp-KernelName", has_text="Python 3").wait_for(timeout=60_000)
         page.locator(f'{PANEL} .jp-Notebook-ExecutionIndicator[data-status="idle"]').wait_for(timeout=60_000)
         page.get_by_role("menuitem", name="Run", exact=True).click()
         page.locator(".lm-Menu-item").get_by_text("Run All Cells", exact=True).click()
         page.wait_for_function(RUN_FINISHED, timeout=120_000)
+
+    def close(self):
+        """Close the page and end its kernel."""
+        self.page.evaluate(
+            """async token => { const kernels = await (await fetch(`/api/kernels?token=${token}`)).json();
+            for (const kernel of kernels) await fetch(`/api/kernels/${kernel.id}?token=${token}`, {method: 'DELETE',
+                headers: {'X-XSRFToken': (document.cookie.match(/_xsrf=([^;]*)/) || [])[1] || ''}}); }""",
+            self.token,
+        )
+        self.page.close()
 
     def show(self, code):
         """Turn to the explorer that a cell with `code` has made; return the notebook."""

@@ -23,20 +23,13 @@ CASES = [
 
 
 def test_every_picture_is_explored_in_a_notebook():
+    assert {case[0] for case in CASES} == set(SOURCES)
     assert {case[1:] for case in CASES} == {
         (page, name)
         for page in dir(lb.pictures)
         for name, thing in vars(getattr(lb.pictures, page)).items()
         if isinstance(thing, lb.show.picture.Picture)
     }
-
-
-@pytest.mark.parametrize("name", SOURCES)
-def test_notebook_runs_without_errors_and_shows_pictures(opened, name):
-    notebook = opened(name)
-    assert notebook.errors() == []
-    notebook.show(".explore(")  # waits for its picture: cells out of sight may not be in the page
-    assert notebook.errors() == []
 
 
 def still(notebook):
