@@ -87,6 +87,13 @@ class Notebook:
                 last, since = now, time.monotonic()
         return self.pixels()
 
+    def becomes_another(self, before, pixels, seconds=20):
+        """Wait until so many pixels differ from the picture `before`; return whether they do."""
+        deadline = time.monotonic() + seconds
+        while (found := differ(before, self.pixels())) <= pixels and time.monotonic() < deadline:
+            self.page.wait_for_timeout(100)
+        return found > pixels
+
     def press(self, key, times):
         """Press a key that changes the picture; print and return the median time until it has, in milliseconds."""
         delays = []

@@ -13,10 +13,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 def test_law_explorer_by_keyboard_typing_and_dragging(opened):
     notebook = opened("03_jsq_halfin_whitt").show("stationary_law.explore")
     page = notebook.page
+    notebook.button("reset").click()
     slider = notebook.slider("slack β")
     handle, readout = slider.locator('[role="slider"]'), slider.locator(".widget-readout")
-    assert readout.inner_text() == "1.00"
     start = notebook.settled()
+    assert readout.inner_text() == "1.00"
 
     handle.focus()
     notebook.press("ArrowRight", 15)
