@@ -13,9 +13,9 @@ ROOT = Path(__file__).parent.parent
 
 
 def kernels(path):
-    """Return the names of the functions in a file that are decorated with ``kernel``."""
+    """Return the names of the functions in a file that are decorated with ``kernel`` or ``inlined``."""
     functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
-    return {f.name for f in functions if any(getattr(d, "id", "") == "kernel" for d in f.decorator_list)}
+    return {f.name for f in functions if any(getattr(d, "id", "") in ("kernel", "inlined") for d in f.decorator_list)}
 
 
 @pytest.mark.first
