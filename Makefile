@@ -19,10 +19,10 @@ lab: $(KERNELS)  ## open the notebooks in JupyterLab (PORT=9000 for a port of yo
 	  { echo "JupyterLab did not start. If the port is in use, try: make lab PORT=9000"; exit 1; }
 
 test: $(KERNELS)  ## run all tests, side by side on all cores
-	$(BIN)/python -m pytest -n logical --dist loadgroup
+	$(BIN)/python -m pytest -n logical --dist loadfile --no-loadscope-reorder
 
 check-long: $(KERNELS)  ## the long statistical checks: coverage of intervals over hundreds of seeds
-	$(BIN)/python -m pytest -n logical --dist loadgroup -m long
+	$(BIN)/python -m pytest -n logical --dist loadfile --no-loadscope-reorder -m long
 
 figures: $(KERNELS)  ## execute every notebook into build/: HTML, and each figure as PNG
 	$(BIN)/jupyter nbconvert --execute --to notebook --output-dir build notebooks/*.ipynb
