@@ -41,9 +41,13 @@ def lab(tmp_path_factory):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     token = secrets.token_hex(16)
-    settings = home / "settings/@jupyterlab/apputils-extension"
-    settings.mkdir(parents=True)
-    (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
+    for plugin, settings in (
+        ("apputils-extension/notification", '{"fetchNews": "false", "checkForUpdates": false}'),
+        ("docmanager-extension/plugin", '{"autosave": false}'),  # of several pages: asks which to keep
+    ):
+        file = home / f"settings/@jupyterlab/{plugin}.jupyterlab-settings"
+        file.parent.mkdir(parents=True)
+        file.write_text(settings)
     places = {f"JUPYTER_{name}_DIR": str(home / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")} | {
         "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
@@ -91,8 +95,8 @@ def opened(lab, chromium):
             for notebook in shown.values():
                 notebook.close()
             shown.clear()
-            page = chromium.new_page(viewport={"width": 1400, "height": 1100})
-            shown[name] = Notebook(page, lab[1](f"{name}.ipynb"))
+            shown[name] = Notebook(chromium.new_page(viewport={"width": 1400, "height": 1100}), lab[1](f"{name}.ipynb"))
+            shown[name].run_all()
             assert shown[name].errors() == []
         return shown[name]
 

@@ -21,16 +21,20 @@ RUN_FINISHED = f"""() => {{
 
 
 class Notebook:
-    """A notebook open in the page, all cells run, and one of its explorers: that of the cell shown last."""
+    """A notebook open in the page, and one of its explorers: that of the cell shown last."""
 
     def __init__(self, page, address):
         self.page, self.token = page, address.split("token=")[1].split("&")[0]
         page.goto(address)
         page.locator(f"{PANEL} .jp-KernelName", has_text="Python 3").wait_for(timeout=60_000)
         page.locator(f'{PANEL} .jp-Notebook-ExecutionIndicator[data-status="idle"]').wait_for(timeout=60_000)
-        page.get_by_role("menuitem", name="Run", exact=True).click()
-        page.locator(".lm-Menu-item").get_by_text("Run All Cells", exact=True).click()
-        page.wait_for_function(RUN_FINISHED, timeout=120_000)
+
+    def run_all(self):
+        """Run all cells and wait for the last; return the notebook."""
+        self.page.get_by_role("menuitem", name="Run", exact=True).click()
+        self.page.locator(".lm-Menu-item").get_by_text("Run All Cells", exact=True).click()
+        self.page.wait_for_function(RUN_FINISHED, timeout=300_000)
+        return self
 
     def close(self):
         """Close the page and end its kernel."""
@@ -87,12 +91,12 @@ class Notebook:
                 last, since = now, time.monotonic()
         return self.pixels()
 
-    def becomes_another(self, before, pixels, seconds=20):
-        """Wait until so many pixels differ from the picture `before`; return whether they do."""
+    def becomes(self, true, seconds=20):
+        """Wait until the picture is one of which a function of its pixels is true; return whether it is."""
         deadline = time.monotonic() + seconds
-        while (found := differ(before, self.pixels())) <= pixels and time.monotonic() < deadline:
+        while not (found := true(self.pixels())) and time.monotonic() < deadline:
             self.page.wait_for_timeout(100)
-        return found > pixels
+        return found
 
     def press(self, key, times):
         """Press a key that changes the picture; print and return the median time until it has, in milliseconds."""
