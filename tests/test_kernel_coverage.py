@@ -1,4 +1,4 @@
-"""The kernels run without the JIT as well, so that coverage can see their lines."""
+"""The kernels run without the JIT as well: coverage sees their lines, and they give the numbers of compiled ones."""
 
 import ast
 import json
@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_kernels import numbers
 
 ROOT = Path(__file__).parent.parent
+WITH_KERNELS = [str(path) for path in sorted(ROOT.glob("tests/*/test_*.py")) if "mark.kernel" in path.read_text()]
 
 
 def kernels(path):
@@ -20,8 +22,11 @@ def kernels(path):
 
 @pytest.mark.first
 @pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="this is that run")
-def test_kernels_without_the_jit_are_covered(tmp_path, record_property):
-    environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "COVERAGE_FILE": str(tmp_path / "coverage")}
+def test_kernels_without_the_jit_are_covered_and_give_the_same_numbers(tmp_path, record_property):
+    interpreted = tmp_path / "numbers.json"
+    environment = os.environ | {
+        "NUMBA_DISABLE_JIT": "1", "COVERAGE_FILE": str(tmp_path / "coverage"), "NUMBERS_FILE": str(interpreted),
+    }  # fmt: skip
     coverage = [sys.executable, "-m", "coverage"]
 
     def call(*arguments):
@@ -29,7 +34,7 @@ def test_kernels_without_the_jit_are_covered(tmp_path, record_property):
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    call("run", "-m", "pytest", "-m", "kernel", "-p", "no:cacheprovider")
+    call("run", "-m", "pytest", "-m", "kernel", "-p", "no:cacheprovider", "tests/test_kernels.py", *WITH_KERNELS)
     files = json.loads(call("json", "--quiet", "-o", "-"))["files"]
     lines, covered, missing = 0, 0, []
     for name, file in files.items():
@@ -42,3 +47,6 @@ def test_kernels_without_the_jit_are_covered(tmp_path, record_property):
     percent = 100 * covered / lines
     record_property("kernels without the JIT", f"{covered} of {lines} statements covered, {percent:.1f} %")
     assert percent >= 95, missing
+    interpreted = json.loads(interpreted.read_text())
+    for name, value in numbers().items():
+        assert value == pytest.approx(interpreted[name], rel=1e-9), name

@@ -13,22 +13,21 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from chromium import CHROMIUM
 from playwright.sync_api import sync_playwright
 from reader import Notebook
 
 ROOT = Path(__file__).parent.parent.parent
-CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync"]  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def chromium_path():
-    found = next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
-    if found is None:
+    if CHROMIUM is None:
         advice = "no Chromium found: install it (Debian: apt install chromium) to run the browser tests"
         (pytest.fail if os.environ.get("CI") else pytest.skip)(advice)
-    return found
+    return CHROMIUM
 
 
 @pytest.fixture(scope="session")

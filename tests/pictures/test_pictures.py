@@ -7,10 +7,11 @@ import time
 
 import numpy as np
 import pytest
+from chromium import CHROMIUM
 
 import lbcore.pictures
 from lbcore.show import figures
-from lbcore.show.picture import Picture
+from lbcore.show.picture import Picture, figure
 
 MODULES = [importlib.import_module(f"lbcore.pictures.{m.name}") for m in pkgutil.iter_modules(lbcore.pictures.__path__)]
 PICTURES = [found for module in MODULES for found in vars(module).values() if isinstance(found, Picture)]
@@ -61,6 +62,15 @@ def test_both_ends_of_every_slider_are_sound(picture):
             sound(picture, picture.plots(**{name: end}))
 
 
+@pytest.mark.parametrize("picture", PICTURES, ids=ids)
+def test_all_sliders_at_their_upper_ends_are_sound_and_drawn(picture):
+    """The browser tests leave all at their lower ends."""
+    rows = picture.plots(refinements=1, **{name: control.ends[1] for name, control in picture.controls.items()})
+    sound(picture, rows)
+    assert len(figure(rows).png()) > 5000
+
+
+@pytest.mark.skipif(CHROMIUM is not None, reason="the browser tests do the same by mouse")
 @pytest.mark.parametrize("picture", PICTURES, ids=ids)
 def test_explorers_draw_at_both_ends_of_all_sliders(picture):
     explorer = picture.explore()

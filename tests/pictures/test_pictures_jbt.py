@@ -10,7 +10,7 @@ from lbcore.pictures import jbt as pictures
 EQUAL = [name for name in pictures._SYSTEMS if "rates" not in name]
 
 
-@pytest.mark.parametrize("n_servers", [2, 3, 5])
+@pytest.mark.parametrize("n_servers", [2, 5, pytest.param(3, marks=pytest.mark.long)])
 @pytest.mark.parametrize("system", EQUAL)
 def test_limit_is_what_slotted_simulations_extrapolate_to(n_servers, system):
     """M + b epsilon^p + d epsilon, p = 1 - a (two servers: 2 - a), fitted to six gaps; one gap alone would not do."""
