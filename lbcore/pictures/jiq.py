@@ -117,7 +117,7 @@ _MANY = np.unique(np.geomspace(1, 2_000_000, 120).round())
 
 
 @lru_cache(maxsize=1024)
-def measured(law, load, n, arrivals=600_000):
+def measured(law, load, n, arrivals=300_000):
     """Return P(wait), distance and mean wait, rows of (value, low, high), of JIQ with `n` servers, simulated.
 
     Each case has its own seed, so that errors of neighbouring points are independent. The distance is the largest of
@@ -217,7 +217,7 @@ def convergence(load, family, parameter):
         "distance": ([], f"{law}\nλ = {load:.3g}\n{proved_by(law, load)}"),
         "mean": ([_erlang()], "infinite for every n: not shown" if math.isinf(law.cv2) else ""),
     }
-    for arrivals in (60_000, 600_000):
+    for arrivals in (60_000, 300_000):
         for n in SIZES:
             if n <= 1000 or arrivals > 60_000:
                 rows[n] = measured(law, load, n, arrivals)
